@@ -1,0 +1,41 @@
+"""Constraints as termination probabilities: torch only, no simulator, no algorithm."""
+
+from decap.constraints.feasibility import AnnealedLimit, Feasibility, FeasibilityCfg
+from decap.constraints.groups import BodyGroupCfg, per_joint, resolve_groups
+from decap.constraints.quantities import (
+  action_rate,
+  energy,
+  joint_acceleration,
+  joint_torque,
+  joint_velocity,
+)
+from decap.constraints.termination import (
+  TerminationCfg,
+  ViolationScale,
+  barrier,
+  barrier_slope,
+  cat_probability,
+  decap_probability,
+  strongest,
+)
+
+__all__ = [
+  "AnnealedLimit",
+  "BodyGroupCfg",
+  "Feasibility",
+  "FeasibilityCfg",
+  "TerminationCfg",
+  "ViolationScale",
+  "action_rate",
+  "barrier",
+  "barrier_slope",
+  "cat_probability",
+  "decap_probability",
+  "energy",
+  "joint_acceleration",
+  "joint_torque",
+  "joint_velocity",
+  "per_joint",
+  "resolve_groups",
+  "strongest",
+]

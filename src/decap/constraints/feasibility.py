@@ -1,0 +1,92 @@
+"""Two ways to keep a useful horizon while a policy is far from feasible.
+
+A policy that starts from noise violates nearly everywhere: δ̄ is close to 1 and nothing
+beyond the next step counts, so there is nothing to learn from. Either aid loosens the
+constraints by as much as the population violates them, and is exactly the paper's
+equation once the policy complies.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+
+
+@dataclass
+class FeasibilityCfg:
+  """Which aid, and its values."""
+
+  kind: Literal["cap", "anneal"] = "cap"
+  """cap: scale δ̄ down to a mean budget. anneal: start from the policy's own limits."""
+  decay: float = 0.99
+  """Decay of the running averages per control step, in [0, 1)."""
+  budget: float = 0.04
+  """cap: largest mean δ̄ over the population; its inverse is the horizon in steps."""
+  quantile: float = 0.9
+  """anneal: quantile of the policy's own quantities that the limits follow, in (0, 1]."""
+  shrink: float = 0.9
+  """anneal: limit over that quantile, in (0, 1]; below 1 it always pulls."""
+
+  def __post_init__(self) -> None:
+    if self.kind not in ("cap", "anneal"):
+      raise ValueError(f"kind must be 'cap' or 'anneal', got '{self.kind}'.")
+    if not 0.0 <= self.decay < 1.0:
+      raise ValueError(f"decay must be in [0, 1), got {self.decay}.")
+    for name in ("budget", "quantile", "shrink"):
+      value = getattr(self, name)
+      if not 0.0 < value <= 1.0:
+        raise ValueError(f"{name} must be in (0, 1], got {value}.")
+
+
+class Feasibility:
+  """Cap on the population's mean δ̄: everyone is scaled by budget / mean, at most 1."""
+
+  def __init__(self, cfg: FeasibilityCfg, device: torch.device | str = "cpu") -> None:
+    self.cfg = cfg
+    self.mean = torch.zeros((), device=device)
+    self.seeded = torch.zeros((), dtype=torch.bool, device=device)
+
+  def scale(self, delta: torch.Tensor) -> torch.Tensor:
+    """Take in δ̄ of this step and return it scaled. # [B]"""
+    _average_in_place(self.mean, self.seeded, delta.mean(), self.cfg.decay)
+    return delta * (self.cfg.budget / self.mean).clamp(max=1.0)
+
+
+class AnnealedLimit:
+  """Limits that start near the policy's own high quantile and end at ε.
+
+  The effective limit is max(ε, shrink · EMA of the batch quantile of q), per joint: as
+  the policy becomes smoother its limit follows, until it is ε.
+  """
+
+  def __init__(self, limit: torch.Tensor, cfg: FeasibilityCfg) -> None:
+    self.cfg = cfg
+    self.limit = limit  # [J]
+    self.average = limit.clone()  # [J]
+    self.seeded = torch.zeros_like(limit, dtype=torch.bool)  # [J]
+
+  def update(self, q: torch.Tensor) -> torch.Tensor:
+    """Take in the quantities of this step and return the limits to apply. # [J]
+
+    kthvalue puts NaN and infinity last; a quantile that reaches them is left out.
+
+    Args:
+      q: Constrained quantity of all environments. # [B, J]
+    """
+    rank = max(1, math.ceil(self.cfg.quantile * q.shape[0]))
+    high = q.kthvalue(rank, dim=0).values  # [J]
+    _average_in_place(self.average, self.seeded, high, self.cfg.decay)
+    return torch.maximum(self.limit, self.average * self.cfg.shrink)
+
+
+def _average_in_place(
+  average: torch.Tensor, seeded: torch.Tensor, sample: torch.Tensor, decay: float
+) -> None:
+  """EMA that the first finite sample seeds and that others than finite never enter."""
+  heard = sample.isfinite()
+  updated = torch.where(seeded, torch.lerp(sample, average, decay), sample)
+  average.copy_(torch.where(heard, updated, average))
+  seeded.logical_or_(heard)

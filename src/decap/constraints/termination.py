@@ -1,0 +1,202 @@
+"""Termination probabilities: DeCap's barrier and rule (Eq. 2-4), CaT's rule beside it.
+
+Everything here runs inside a control step that may be a CUDA graph: no Python branch
+on tensor values, state written in place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+
+
+@dataclass
+class TerminationCfg:
+  """How a constrained quantity becomes a termination probability."""
+
+  rule: Literal["decap", "cat"] = "decap"
+  """Eq. 4, or CaT's rule, which starts from zero at the limit."""
+  rho: float = 0.7
+  """Share of the limit at which the barrier starts (ρ_s), in (0, 1)."""
+  kappa: float = 2.0
+  """Tightness of the barrier (κ), > 0."""
+  barrier: bool = True
+  """False: nothing below the limit (the ablation without barrier)."""
+  scale_decay: float = 0.95
+  """Decay of the violation scale c̄ per control step, in [0, 1)."""
+  scale_floor: float = 0.01
+  """Least batch violation that enters c̄, as a share of the limit. Without it a joint
+  that was long quiet saturates at its first tiny violation."""
+  scale_floor_abs: float | None = None
+  """The same as an absolute value, instead of `scale_floor` (CaT's code: 1e-6)."""
+
+  def __post_init__(self) -> None:
+    if self.rule not in ("decap", "cat"):
+      raise ValueError(f"rule must be 'decap' or 'cat', got '{self.rule}'.")
+    if not 0.0 < self.rho < 1.0:
+      raise ValueError(f"rho must be in (0, 1), got {self.rho}.")
+    if not self.kappa > 0.0:
+      raise ValueError(f"kappa must be > 0, got {self.kappa}.")
+    if not 0.0 <= self.scale_decay < 1.0:
+      raise ValueError(f"scale_decay must be in [0, 1), got {self.scale_decay}.")
+    if not self.scale_floor > 0.0:
+      raise ValueError(f"scale_floor must be > 0, got {self.scale_floor}.")
+    if self.scale_floor_abs is not None and not self.scale_floor_abs > 0.0:
+      raise ValueError(f"scale_floor_abs must be > 0, got {self.scale_floor_abs}.")
+
+  def floor(self, limit: torch.Tensor) -> torch.Tensor:
+    """Floor of the violation scale for these limits. # [J]"""
+    if self.scale_floor_abs is not None:
+      return torch.full_like(limit, self.scale_floor_abs)
+    return limit * self.scale_floor
+
+  def probability(
+    self,
+    q: torch.Tensor,
+    limit: torch.Tensor | float,
+    p_max: torch.Tensor | float,
+    scale: torch.Tensor | float,
+  ) -> torch.Tensor:
+    """δ of each environment and joint under the configured rule. # [B, J]"""
+    if self.rule == "cat":
+      return cat_probability(q, limit, p_max, scale)
+    return decap_probability(
+      q, limit, p_max, scale, rho=self.rho, kappa=self.kappa, barrier=self.barrier
+    )
+
+
+class ViolationScale:
+  """Running scale c̄ of the violations: EMA of the largest one over environments.
+
+  Seeded with the first batch, then updated before each use, as in CaT. The batch
+  maximum is raised to the floor *before* it enters the average. Non-finite violations
+  never enter (one infinity would stay for good); a joint without any finite violation
+  in a batch keeps its value.
+  """
+
+  def __init__(
+    self,
+    shape: Sequence[int],
+    *,
+    floor: torch.Tensor,
+    decay: float = 0.95,
+    device: torch.device | str = "cpu",
+  ) -> None:
+    floor = floor.to(device=device, dtype=torch.float32)
+    if not bool(((floor > 0) & floor.isfinite()).all()):
+      raise ValueError(f"The floor must be finite and > 0, got {floor.tolist()}.")
+    self.floor = floor.expand(*shape).clone()  # [J]
+    self.value = self.floor.clone()  # [J]
+    self.seeded = torch.zeros_like(self.value, dtype=torch.bool)  # [J]
+    self._decay = decay
+
+  def update(self, violation: torch.Tensor) -> None:
+    """Take in c = q − ε of all environments, in place.
+
+    Args:
+      violation: Signed violations. # [B, J]
+    """
+    finite = violation.isfinite()  # [B, J]
+    largest = violation.masked_fill(~finite, -torch.inf).amax(dim=0)  # [J]
+    largest = torch.maximum(largest, self.floor)
+    average = torch.lerp(largest, self.value, self._decay)
+    updated = torch.where(self.seeded, average, largest)
+    heard = finite.any(dim=0)  # [J]
+    self.value.copy_(torch.where(heard, updated, self.value))
+    self.seeded.logical_or_(heard)
+
+
+def barrier(c_hat: torch.Tensor, rho: float, kappa: float) -> torch.Tensor:
+  """Soft barrier φ = 1 − (1 − u)^κ in the coordinate u of Eq. 2, clipped to [0, 1].
+
+  It is a log barrier behind a saturating map: it warns before the limit, and stays
+  bounded at it. 0 up to ρ, 1 from the limit on.
+
+  Args:
+    c_hat: Quantity over its limit, ĉ = q/ε.
+    rho: Onset of the barrier.
+    kappa: Tightness of the barrier.
+  """
+  return 1.0 - (1.0 - _rescaled(c_hat, rho)) ** kappa
+
+
+def barrier_slope(c_hat: torch.Tensor, rho: float, kappa: float) -> torch.Tensor:
+  """Slope ∂φ/∂ĉ = κ (1 − u)^(κ−1) / (1 − ρ) (Eq. 3); 0 outside ρ ≤ ĉ < 1."""
+  slope = kappa * (1.0 - _rescaled(c_hat, rho)) ** (kappa - 1.0) / (1.0 - rho)
+  return slope.masked_fill((c_hat < rho) | (c_hat >= 1.0), 0.0)
+
+
+# decap_probability has a switch that is named like the function.
+_phi = barrier
+
+
+def decap_probability(
+  q: torch.Tensor,
+  limit: torch.Tensor | float,
+  p_max: torch.Tensor | float,
+  scale: torch.Tensor | float,
+  *,
+  rho: float,
+  kappa: float,
+  barrier: bool = True,
+) -> torch.Tensor:
+  """Per-step termination probability δ of each environment and joint (Eq. 4).
+
+  Nothing below ρ·ε, the barrier up to the limit, and from p_max to 1 beyond it, graded
+  by the violation over its running scale. A non-finite quantity gives 1.
+
+  Args:
+    q: Constrained quantity. # [B, J]
+    limit: ε > 0. # [J]
+    p_max: Probability at the limit, in (0, 1). # [J]
+    scale: Running violation scale c̄ > 0. # [J]
+    rho: Onset of the barrier.
+    kappa: Tightness of the barrier.
+    barrier: Whether there is a barrier below the limit.
+  """
+  above = p_max + (1.0 - p_max) * _graded(q - limit, scale)  # [B, J]
+  if barrier:
+    below = _phi(q / limit, rho, kappa) * p_max
+  else:
+    below = torch.zeros_like(above)
+  delta = torch.where(q >= limit, above, below).clamp(0.0, 1.0)
+  return delta.masked_fill(~q.isfinite(), 1.0)
+
+
+def cat_probability(
+  q: torch.Tensor,
+  limit: torch.Tensor | float,
+  p_max: torch.Tensor | float,
+  scale: torch.Tensor | float,
+) -> torch.Tensor:
+  """CaT's termination probability: clip(c / c̄, 0, 1) · p_max. # [B, J]
+
+  It starts from zero at the limit and ends at p_max, where DeCap's starts at p_max. A
+  non-finite quantity gives 1 here too.
+  """
+  delta = (_graded(q - limit, scale) * p_max).clamp(0.0, 1.0)
+  return delta.masked_fill(~q.isfinite(), 1.0)
+
+
+def strongest(deltas: Sequence[torch.Tensor]) -> torch.Tensor:
+  """δ̄ of each environment: the maximum over constraints and joints (Eq. 5). # [B]
+
+  Args:
+    deltas: One tensor per constraint, [B, J] or [B] for a scalar constraint.
+  """
+  return torch.stack([d.flatten(1).amax(1) if d.dim() > 1 else d for d in deltas]).amax(
+    dim=0
+  )
+
+
+def _rescaled(c_hat: torch.Tensor, rho: float) -> torch.Tensor:
+  """Position u in the barrier region, 0 at ρ and 1 at the limit (Eq. 2), clipped."""
+  return ((c_hat - rho) / (1.0 - rho)).clamp(0.0, 1.0)
+
+
+def _graded(violation: torch.Tensor, scale: torch.Tensor | float) -> torch.Tensor:
+  """clip(c / c̄, 0, 1): how large a violation is among the recent ones."""
+  return (violation / scale).clamp(0.0, 1.0)
