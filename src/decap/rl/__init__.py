@@ -1,0 +1,1 @@
+"""Algorithms on rsl_rl; knows constraints only as tensors, and no environment."""

@@ -1,0 +1,153 @@
+"""Checkpoints: written so that a kill at any moment leaves the last good one.
+
+A checkpoint holds tensors and plain Python only, so it loads with
+``weights_only=True``. The keys that rsl_rl writes (``actor_state_dict``, ``iter``,
+``infos``, …) keep their names and places, so mjlab's own tools can read the policy.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import random
+import re
+import tempfile
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from decap.errors import UserError
+
+FORMAT = "decap-checkpoint"
+VERSION = 1
+FOLDER = "checkpoints"
+_NAME = re.compile(r"model_(\d+)\.pt")
+
+
+def path_for(run_dir: Path, iteration: int) -> Path:
+  """Path of the checkpoint written after `iteration` iterations."""
+  return run_dir / FOLDER / f"model_{iteration}.pt"
+
+
+def save(path: Path, state: dict[str, Any]) -> None:
+  """Write a checkpoint: temporary file, fsync, rename.
+
+  A reader therefore sees either the whole file or none of it, also after a power cut.
+  """
+  try:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(
+      dir=path.parent, prefix=f".{path.name}.", delete=False
+    ) as file:
+      try:
+        torch.save({"format": FORMAT, "version": VERSION, **state}, file)
+        file.flush()
+        os.fsync(file.fileno())
+        os.replace(file.name, path)
+      except BaseException:
+        Path(file.name).unlink(missing_ok=True)
+        raise
+    _fsync_folder(path.parent)
+  except (OSError, RuntimeError) as error:
+    # torch reports a full disk as a RuntimeError of its zip writer.
+    raise UserError(f"Cannot write the checkpoint {path}: {_reason(error)}.") from error
+
+
+def load(path: Path, device: str | torch.device = "cpu") -> dict[str, Any]:
+  """Read a checkpoint that `save` wrote, or say what is wrong with the file."""
+  if not path.is_file():
+    raise UserError(f"There is no checkpoint {path}.")
+  try:
+    state = torch.load(path, map_location=device, weights_only=True)
+  except pickle.UnpicklingError as error:
+    raise UserError(
+      f"{path} was not written by decap: it holds objects other than tensors and "
+      "plain values."
+      if zipfile.is_zipfile(path)
+      else f"{path} is corrupt or not a checkpoint at all."
+    ) from error
+  except (RuntimeError, EOFError, OSError, KeyError, ValueError) as error:
+    raise UserError(f"{path} is corrupt or not a checkpoint at all.") from error
+  if not isinstance(state, dict) or state.get("format") != FORMAT:
+    raise UserError(
+      f"{path} was not written by decap (no '{FORMAT}' mark); checkpoints of other "
+      "trainers cannot be continued."
+    )
+  if state["version"] > VERSION:
+    raise UserError(
+      f"{path} was written by a newer decap (checkpoint format {state['version']}; "
+      f"this one reads up to {VERSION}): please upgrade."
+    )
+  return state
+
+
+def list_checkpoints(run_dir: Path) -> list[tuple[int, Path]]:
+  """Checkpoints of a run folder as (iteration, path), oldest first."""
+  found = []
+  for path in (run_dir / FOLDER).glob("model_*.pt"):
+    if match := _NAME.fullmatch(path.name):
+      found.append((int(match[1]), path))
+  return sorted(found)
+
+
+def resolve(run_or_checkpoint: str | Path) -> Path:
+  """Path of a checkpoint, given itself or its run folder (the latest one then)."""
+  path = Path(run_or_checkpoint)
+  if path.is_file():
+    return path
+  if not path.is_dir():
+    raise UserError(f"There is no run folder or checkpoint {path}.")
+  checkpoints = list_checkpoints(path)
+  if not checkpoints:
+    raise UserError(f"{path} has no checkpoint in its folder '{FOLDER}'.")
+  return checkpoints[-1][1]
+
+
+def prune(run_dir: Path, keep: int) -> None:
+  """Delete all but the `keep` newest checkpoints, and what a kill left half-written."""
+  for _, path in list_checkpoints(run_dir)[:-keep]:
+    path.unlink(missing_ok=True)
+  for leftover in (run_dir / FOLDER).glob(".model_*.pt.*"):
+    leftover.unlink(missing_ok=True)
+
+
+def rng_state() -> dict[str, Any]:
+  """States of every random number generator that training draws from."""
+  name, keys, position, has_gauss, gauss = np.random.get_state()  # ty: ignore
+  return {
+    "torch": torch.get_rng_state(),
+    "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
+    "numpy": [name, [int(k) for k in keys], position, has_gauss, gauss],
+    "python": random.getstate(),
+  }
+
+
+def set_rng_state(state: dict[str, Any]) -> None:
+  """Restore what `rng_state` returned.
+
+  The CUDA states are restored only where the number of GPUs is the same: on a GPU a
+  run continues statistically anyway.
+  """
+  torch.set_rng_state(state["torch"].cpu())
+  if torch.cuda.is_available() and len(state["cuda"]) == torch.cuda.device_count():
+    torch.cuda.set_rng_state_all([s.cpu() for s in state["cuda"]])
+  name, keys, position, has_gauss, gauss = state["numpy"]
+  np.random.set_state((name, np.array(keys, np.uint32), position, has_gauss, gauss))
+  version, internal, gauss_next = state["python"]
+  random.setstate((version, tuple(internal), gauss_next))
+
+
+def _fsync_folder(folder: Path) -> None:
+  """Make a rename inside `folder` survive a power cut."""
+  descriptor = os.open(folder, os.O_RDONLY)
+  try:
+    os.fsync(descriptor)
+  finally:
+    os.close(descriptor)
+
+
+def _reason(error: Exception) -> str:
+  return getattr(error, "strerror", None) or str(error).splitlines()[0].rstrip(".")

@@ -1,0 +1,199 @@
+"""Configs of the agents. Free of torch, so that the command line reads them fast."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+  from torch import Tensor
+
+  from decap.rl.ppo import PPO
+
+
+@dataclass
+class PolicyCfg:
+  """Networks of actor and critics, and the actor's exploration noise."""
+
+  hidden_dims: tuple[int, ...] = (512, 256, 128)
+  """Widths of the hidden layers of actor, critic and cost critic."""
+  activation: str = "elu"
+  """Activation between the layers, by rsl_rl's name for it."""
+  init_std: float | dict[str, float] = 1.0
+  """Initial standard deviation of the actions: one value, or one per joint-name
+  pattern. Exploration that is decoupled like the limits keeps δ̄ away from saturation
+  at the start."""
+  std_type: Literal["scalar", "log"] = "scalar"
+  """What is learnt: σ itself, or log σ, whose steps are relative to σ."""
+  std_range: tuple[float, float] = (1e-6, 1e6)
+  """The standard deviation is clamped to this range."""
+  learn_std: bool = True
+  """Whether σ is learnt or stays at `init_std`."""
+  obs_normalization: bool = True
+  """Whether observations are normalised by their running mean and variance."""
+
+
+@dataclass
+class PpoCfg:
+  """PPO, with or without returns that end early where constraints are violated."""
+
+  class_name: Literal["ppo"] = "ppo"
+  """Which algorithm this config belongs to."""
+  learning_rate: float = 1e-3
+  """Learning rate of Adam; where the adaptive schedule starts."""
+  schedule: Literal["adaptive", "fixed"] = "adaptive"
+  """Adaptive: the rate follows `desired_kl` as in rsl_rl, between 1e-5 and 1e-2."""
+  desired_kl: float = 0.01
+  """The KL divergence per update that the adaptive schedule aims at."""
+  num_learning_epochs: int = 5
+  """How often each sample is used."""
+  num_mini_batches: int = 4
+  """Mini-batches per epoch."""
+  clip_param: float = 0.2
+  """Range of the probability ratio, and of the value change, beyond which neither
+  is rewarded."""
+  gamma: float = 0.99
+  """Discount factor."""
+  lam: float = 0.95
+  """λ of generalised advantage estimation."""
+  entropy_coef: float = 0.01
+  """Weight of the entropy bonus."""
+  value_loss_coef: float = 1.0
+  """Weight of the value loss."""
+  use_clipped_value_loss: bool = True
+  """Whether the value loss is clipped as the policy's is."""
+  max_grad_norm: float = 1.0
+  """Gradient norm, per network, above which gradients are scaled down."""
+  survival: bool = False
+  """Whether the return continues past step t only with probability 1 − δ̄_t."""
+  reward_rule: Literal["raw", "clip", "scale-clip"] = "raw"
+  """What happens to the reward first. clip: max(r, 0), since dying pays wherever
+  values are negative. scale-clip: CaT's max(r (1 − δ̄), 0)."""
+
+
+@dataclass
+class LcpCfg(PpoCfg):
+  """PPO with a penalty on the policy's gradient (Lipschitz-constrained policies)."""
+
+  class_name: Literal["lcp"] = "lcp"  # ty: ignore[invalid-assignment]
+  gradient_penalty_coef: float = 0.002
+  """Weight of the mean ‖∇_obs log π(a | obs)‖². Comparable between runs only at the
+  same σ, since the gradient grows as 1/σ²."""
+
+
+@dataclass
+class CostPpoCfg(PpoCfg):
+  """What methods with cost critics share."""
+
+  cost_limit: float = 0.01
+  """D: the share of steps at which each cost may occur."""
+  cost_gamma: float = 0.99
+  """Discount factor of the costs."""
+  cost_lam: float = 0.95
+  """λ of the costs' advantage estimation."""
+  cost_value_loss_coef: float = 1.0
+  """Weight of the cost critic's loss."""
+
+
+@dataclass
+class NIpoCfg(CostPpoCfg):
+  """Interior-point policy optimisation with adaptive thresholds."""
+
+  class_name: Literal["n-ipo"] = "n-ipo"  # ty: ignore[invalid-assignment]
+  barrier_t: float = 50.0
+  """t: sharpness of the log barrier, whose weight is 1/t."""
+  threshold_margin: float = 0.02
+  """α: an infeasible cost's threshold is this share of the limit above the cost."""
+
+
+@dataclass
+class LagrangianCfg(CostPpoCfg):
+  """PPO-Lagrangian with one multiplier per cost."""
+
+  class_name: Literal["lagrangian"] = "lagrangian"  # ty: ignore[invalid-assignment]
+  multiplier_init: float = 0.0
+  """Every multiplier's first value."""
+  multiplier_lr: float = 0.02
+  """Adam's learning rate for the multipliers, which move once per iteration."""
+  multiplier_max: float = 100.0
+  """Upper bound of each multiplier."""
+
+
+@dataclass
+class AgentCfg:
+  """One training run: the algorithm, its networks and the loop around them."""
+
+  seed: int = 1
+  """Seed of the networks, the environment and the exploration."""
+  iterations: int = 3000
+  """Number of rollouts, each followed by one update."""
+  num_steps_per_env: int = 24
+  """Steps of each environment per iteration."""
+  policy: PolicyCfg = field(default_factory=PolicyCfg)
+  """Networks and exploration noise."""
+  algorithm: PpoCfg = field(default_factory=PpoCfg)
+  """The algorithm; which one is decided by the config's class."""
+  save_interval: int = 100
+  """Iterations between checkpoints."""
+  experiment_name: str = "decap"
+  """Folder that groups the runs."""
+  run_name: str = ""
+  """Label at the end of the run folder's name."""
+  logger: Literal["tensorboard", "wandb"] = "tensorboard"
+  """Where the curves go; wandb writes TensorBoard events too."""
+  wandb_project: str = "decap"
+  """Project name on W&B."""
+
+
+ALGORITHM_CFGS: dict[str, type[PpoCfg]] = {
+  "ppo": PpoCfg,
+  "lcp": LcpCfg,
+  "n-ipo": NIpoCfg,
+  "lagrangian": LagrangianCfg,
+}
+"""Config class by `class_name`, to rebuild a config from a run folder."""
+
+
+def build_algorithm(
+  agent_cfg: AgentCfg,
+  obs: Mapping[str, Tensor],
+  num_actions: int,
+  action_names: Sequence[str],
+  cost_names: Sequence[str],
+  num_envs: int,
+  device: str,
+  action_groups: Mapping[str, Sequence[int]] | None = None,
+) -> PPO:
+  """Build networks, storage and algorithm for an environment.
+
+  `obs` needs the group "actor"; without a group "critic" the critics see the actor's.
+  `action_groups` names sets of action indices whose KL and noise are logged apart.
+  """
+  # Here, not above: torch takes seconds to import.
+  from decap.rl.lagrangian import Lagrangian
+  from decap.rl.lcp import LCP
+  from decap.rl.modules import build_models
+  from decap.rl.n_ipo import NIPO
+  from decap.rl.ppo import PPO
+  from decap.rl.storage import RolloutStorage
+
+  if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+    raise ValueError("decap trains on one device; multi-GPU runs are not supported.")
+  if len(action_names) != num_actions:
+    raise ValueError(f"{num_actions} actions, but {len(action_names)} action names.")
+  classes = {"ppo": PPO, "lcp": LCP, "n-ipo": NIPO, "lagrangian": Lagrangian}
+  cfg = agent_cfg.algorithm
+  if cfg.class_name not in classes:
+    raise ValueError(f"Unknown algorithm {cfg.class_name!r}; one of {list(classes)}.")
+  if isinstance(cfg, CostPpoCfg) and not cost_names:
+    raise ValueError(f"Algorithm {cfg.class_name!r} needs at least one constraint.")
+  num_costs = len(cost_names) if isinstance(cfg, CostPpoCfg) else 0
+  models = build_models(agent_cfg.policy, obs, action_names, num_costs)
+  storage = RolloutStorage(
+    agent_cfg.num_steps_per_env, num_envs, obs, num_actions, num_costs, device
+  )
+  return classes[cfg.class_name](
+    models, storage, cfg, device, cost_names=cost_names, action_groups=action_groups
+  )
