@@ -1,0 +1,1 @@
+"""Constrained environments on mjlab."""

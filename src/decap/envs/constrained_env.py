@@ -1,0 +1,235 @@
+"""mjlab's environment with constraints and a control step that never waits.
+
+One control step is: actions, physics, terminations, rewards, constraints, events and
+resets *by mask*, kinematics, commands, observations. Nothing in it reads a tensor's
+value on the host, so the same code runs eagerly on a CPU and as one CUDA graph.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import torch
+from mjlab.envs import ManagerBasedRlEnv, ManagerBasedRlEnvCfg
+from mjlab.envs.mdp.actions import (
+  JointEffortAction,
+  JointPositionAction,
+  JointVelocityAction,
+)
+from mjlab.utils.logging import print_info
+
+from decap.constraints.feasibility import FeasibilityCfg
+from decap.constraints.groups import BodyGroupCfg
+from decap.constraints.termination import TerminationCfg
+from decap.envs import state
+from decap.envs.constraint_manager import ConstraintManager, ConstraintTermCfg
+from decap.envs.device_log import DeviceLog
+from decap.envs.masked_reset import MaskedReset, computes_controls
+from decap.sim.backend import simulation_backend
+
+
+@dataclass(kw_only=True)
+class ConstrainedEnvCfg(ManagerBasedRlEnvCfg):
+  """An mjlab environment plus constraints on physical quantities."""
+
+  constraints: dict[str, ConstraintTermCfg] = field(default_factory=dict)
+  """Constrained quantities by name."""
+
+  groups: dict[str, BodyGroupCfg] = field(default_factory=dict)
+  """Body groups: which joints share limits, and their p_max."""
+
+  constrained_entity: str = "robot"
+  """Entity whose joints the groups divide."""
+
+  termination: TerminationCfg = field(default_factory=TerminationCfg)
+  """How closeness to a limit becomes a termination probability."""
+
+  feasibility: FeasibilityCfg | None = None
+  """Aid that keeps a useful horizon while the policy is far from feasible."""
+
+  backend: Literal["auto", "warp", "native"] = "auto"
+  """Physics: MuJoCo Warp, or C MuJoCo on the CPU. Auto takes the device's."""
+
+  split_physics: bool = False
+  """Warp only: share position work between the closing forward pass and the next
+  substep. Observations must not read force or acceleration sensors then."""
+
+
+def constrain(
+  cfg: ManagerBasedRlEnvCfg,
+  *,
+  constraints: dict[str, ConstraintTermCfg],
+  groups: dict[str, BodyGroupCfg] | None = None,
+  **options: Any,
+) -> ConstrainedEnvCfg:
+  """Turns any mjlab environment config into a constrained one.
+
+  ``options`` are further fields of ConstrainedEnvCfg, such as ``termination``.
+  """
+  fields = {f.name: getattr(cfg, f.name) for f in dataclasses.fields(cfg)}
+  return ConstrainedEnvCfg(
+    **fields, constraints=constraints, groups=groups or {}, **options
+  )
+
+
+class ConstrainedEnv(ManagerBasedRlEnv):
+  """A ManagerBasedRlEnv that reports constraints in ``extras["constraints"]``.
+
+  See ConstraintManager.compute for what it holds. Statistics of episodes and
+  constraints accumulate on the device; ``flush_log`` returns them. ``extras["log"]``
+  stays empty.
+  """
+
+  cfg: ConstrainedEnvCfg
+
+  def __init__(
+    self,
+    cfg: ConstrainedEnvCfg,
+    device: str,
+    render_mode: str | None = None,
+    **kwargs: Any,
+  ):
+    if not cfg.auto_reset:
+      raise ValueError("a constrained environment needs auto_reset=True")
+    if cfg.recorders:
+      raise ValueError("a constrained environment takes no recorders")
+    self.log = DeviceLog(device)
+    with simulation_backend(cfg.backend, split=cfg.split_physics):
+      super().__init__(cfg, device, render_mode, **kwargs)
+
+  # Properties.
+
+  @property
+  def waiting_terms(self) -> list[str]:
+    """Terms for which the step waits for the device; without any it can be captured."""
+    return self._masked_reset.waiting_terms
+
+  # Methods.
+
+  def load_managers(self) -> None:
+    from decap.envs.substitutes import substitute_terms
+
+    substitute_terms(self.cfg)
+    super().load_managers()
+    self.constraint_manager = ConstraintManager(
+      self.cfg.constraints,
+      self.cfg.groups,
+      self.cfg.termination,
+      self.cfg.feasibility,
+      self,
+      self.cfg.constrained_entity,
+    )
+    print_info(f"[INFO] {self.constraint_manager}")
+    self._masked_reset = MaskedReset(self)
+    self._constant_controls = self._controls_are_constant()
+    self.reset_buf = torch.zeros(self.num_envs, dtype=torch.bool, device=self.device)
+
+  def step(self, action: torch.Tensor):
+    """One control step; see the module's docstring for its order."""
+    self.action_manager.process_action(action)
+    self._advance_physics()
+    self.episode_length_buf += 1
+    self.common_step_counter += 1
+
+    # As in mjlab, these see kinematics from before the last substep's integration.
+    self.reset_buf[:] = self.termination_manager.compute()
+    self.reset_terminated = self.termination_manager.terminated
+    self.reset_time_outs = self.termination_manager.time_outs
+    self.reward_buf = self.reward_manager.compute(dt=self.step_dt)
+    self.metrics_manager.compute()
+    self.extras = {"log": {}, "constraints": self.constraint_manager.compute()}
+    self._masked_reset.apply_events(self.step_dt)
+    self._masked_reset.reset(self.reset_buf)
+    self.scene.write_data_to_sim()
+    self.sim.forward()
+
+    # Freshly reset environments keep their command timers full.
+    torch.mul(~self.reset_buf, self.step_dt, out=self._command_dt)
+    self._update_commands_and_observations()
+    return (
+      self.obs_buf,
+      self.reward_buf,
+      self.reset_terminated,
+      self.reset_time_outs,
+      self.extras,
+    )
+
+  def reset(
+    self,
+    *,
+    seed: int | None = None,
+    env_ids: torch.Tensor | None = None,
+    options: dict[str, Any] | None = None,
+  ):
+    del options  # Unused.
+    if seed is not None:
+      self.seed(seed)
+    mask = torch.zeros_like(self.reset_buf)
+    mask[slice(None) if env_ids is None else env_ids] = True
+    self._masked_reset.reset(mask)
+    self.scene.write_data_to_sim()
+    self.sim.forward()
+    self._command_dt.zero_()
+    self._update_commands_and_observations()
+    self.log.flush()
+    self.extras = {"log": {}}
+    return self.obs_buf, self.extras
+
+  def between_iterations(self) -> None:
+    """Curricula that decide on the host; call it between rollouts, never within."""
+    self._masked_reset.host_curricula()
+
+  def flush_log(self) -> dict[str, float]:
+    """Means since the last call, with one copy to the host."""
+    return self.log.flush()
+
+  def state_dict(self) -> dict[str, Any]:
+    """All that is needed to go on bit for bit on the native backend."""
+    return state.state_dict(self)
+
+  def load_state_dict(self, saved: dict[str, Any]) -> None:
+    state.load_state_dict(self, saved)
+
+  # Private methods.
+
+  def _advance_physics(self) -> None:
+    substeps = self.cfg.decimation
+    self._sim_step_counter += substeps
+    if self._constant_controls:
+      self.action_manager.apply_action()
+      self.scene.write_data_to_sim()
+      self.sim.step_many(substeps)
+      self.scene.update(dt=self.physics_dt)
+      return
+    for _ in range(substeps):
+      self.action_manager.apply_action()
+      self.scene.write_data_to_sim()
+      self.sim.step_many(1)
+      self.scene.update(dt=self.physics_dt)
+      self.metrics_manager.compute_substep()
+
+  def _update_commands_and_observations(self) -> None:
+    # A reset or a push changed what sensors cached for the rewards.
+    for sensor in self.scene.sensors.values():
+      sensor._invalidate_cache()
+    self.command_manager.compute(dt=self._command_dt)
+    self.sim.sense()
+    self.obs_buf = self.observation_manager.compute(update_history=True)
+
+  def _controls_are_constant(self) -> bool:
+    """Whether all substeps of a control step may run in one call."""
+    constant = (JointPositionAction, JointVelocityAction, JointEffortAction)
+    if any(type(t) not in constant for t in self.action_manager._terms.values()):
+      return False
+    if any(map(computes_controls, self.scene.entities.values())):
+      return False
+    for sensor in self.scene.sensors.values():
+      cfg = getattr(sensor, "cfg", None)
+      if getattr(cfg, "track_air_time", False) or getattr(cfg, "history_length", 0):
+        return False
+    return not getattr(self.metrics_manager, "_substep_term_indices", None)
+
+  def _reset_idx(self, env_ids: torch.Tensor | None = None) -> None:
+    raise RuntimeError("a constrained environment resets by mask; call reset()")

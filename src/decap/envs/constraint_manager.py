@@ -1,0 +1,277 @@
+"""Constraints of an environment: quantities, margins, and the termination probability.
+
+The manager measures; what a violation costs is the algorithm's business. It follows
+mjlab's managers: terms are functions of the environment in a dict of configs.
+"""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from mjlab.managers.manager_base import ManagerBase, ManagerTermBaseCfg
+from prettytable import PrettyTable
+
+from decap.constraints.feasibility import AnnealedLimit, Feasibility, FeasibilityCfg
+from decap.constraints.groups import BodyGroupCfg, per_joint, resolve_groups
+from decap.constraints.termination import (
+  TerminationCfg,
+  ViolationScale,
+  cat_probability,
+  decap_probability,
+)
+
+if TYPE_CHECKING:
+  from decap.envs.constrained_env import ConstrainedEnv
+
+
+@dataclass(kw_only=True)
+class ConstraintTermCfg(ManagerTermBaseCfg):
+  """One constrained quantity: ``func(env, **params)`` gives [B, J] or [B]."""
+
+  limits: dict[str, float] | float
+  """Limit ε per body group for a joint quantity, or one number for a scalar one."""
+
+  p_max: float = 0.25
+  """Termination probability at the limit of a scalar term; joint terms take their
+  group's."""
+
+
+@dataclass(frozen=True)
+class ConstraintRow:
+  """What is reported as one line: a term within a group, or a scalar term."""
+
+  name: str
+  columns: tuple[int, ...]
+  limit: float
+
+
+class ConstraintManager(ManagerBase):
+  """Evaluates all terms and turns closeness to their limits into δ̄ (Eq. 2 to 4).
+
+  All quantities stand side by side in one tensor q [B, C], a column per joint and
+  joint term, then one per scalar term. Limits, p_max and scales are tensors [C] that
+  may be changed in place at any time, also between replays of a CUDA graph.
+  """
+
+  _env: ConstrainedEnv
+
+  def __init__(
+    self,
+    cfg: dict[str, ConstraintTermCfg],
+    groups: dict[str, BodyGroupCfg],
+    termination: TerminationCfg,
+    feasibility: FeasibilityCfg | None,
+    env: ConstrainedEnv,
+    entity_name: str = "robot",
+  ):
+    self.cfg = deepcopy(cfg)
+    self.groups = groups
+    self.termination = termination
+    self._joint_names = tuple(env.scene[entity_name].joint_names)
+    super().__init__(env)
+    self._make_tensors(feasibility)
+
+  def __str__(self) -> str:
+    table = PrettyTable()
+    table.title = f"Active Constraints ({self.termination.rule})"
+    table.field_names = ["Constraint", "Limit", "Joints"]
+    table.align["Constraint"] = "l"
+    for row in self.rows:
+      table.add_row([row.name, row.limit, len(row.columns)])
+    return f"<ConstraintManager> contains {len(self.cfg)} active terms.\n{table}"
+
+  # Properties.
+
+  @property
+  def active_terms(self) -> list[str]:
+    return list(self.cfg)
+
+  @property
+  def cost_names(self) -> tuple[str, ...]:
+    """Names of the columns of ``costs``: "term/group", or "term" for scalars."""
+    return tuple(row.name for row in self.rows)
+
+  # Methods.
+
+  def compute(self) -> dict[str, Any]:
+    """Measures all terms; the result is what the environment puts into its extras.
+
+    - ``delta`` [B]: δ̄, the probability that the step ends the episode;
+    - ``costs`` [B, K]: 1 where any joint of row k is above its limit;
+    - ``quantities``: term name → q, [B, J] or [B];
+    - ``margins``: term name → q / ε.
+    """
+    q = self._measure()  # [B, C]
+    limit = self.limit if self._annealed is None else self._annealed.update(q)
+    self.scale.update(q - limit)
+    delta_columns = self._probability(q, limit)  # [B, C]
+    delta_rows = delta_columns[:, self._row_columns].amax(2)  # [B, K]
+    delta = delta_rows.amax(1)  # [B]
+    peak = q[:, self._row_columns].amax(2)  # [B, K]
+    # A NaN compares as false; it is no compliance.
+    costs = (~(peak <= self._row_limit)).float()
+    if self._feasibility is not None:
+      delta = self._feasibility.scale(delta)
+    self._log(q, peak, costs, delta_rows, delta)
+    margins = q / self.limit
+    return {
+      "delta": delta,
+      "costs": costs,
+      "quantities": {n: q[:, s] for n, s in self._term_columns.items()},
+      "margins": {n: margins[:, s] for n, s in self._term_columns.items()},
+    }
+
+  def set_p_max(self, p_max: float) -> None:
+    """One p_max for every constraint, from now on (CaT's schedule)."""
+    self.p_max.fill_(p_max)
+
+  def set_limit(self, row: str, limit: float) -> None:
+    """Changes the limit of one row, for example ``"joint_vel/upper"``."""
+    if row not in self.cost_names:
+      raise ValueError(f"no constraint '{row}'; there are {', '.join(self.cost_names)}")
+    if not limit > 0:
+      raise ValueError(f"the limit of '{row}' must be above 0, not {limit}")
+    k = self.cost_names.index(row)
+    self.limit[self._row_columns[k]] = limit
+    self._row_limit[k] = limit
+
+  # Private methods.
+
+  def _prepare_terms(self) -> None:
+    self.rows: list[ConstraintRow] = []
+    self._term_columns: dict[str, slice | int] = {}
+    joints = len(self._joint_names)
+    resolved: dict[str, list[int]] = {}
+    limits: list[torch.Tensor] = []
+    p_max: list[torch.Tensor] = []
+    start = 0
+    for name, term in self.cfg.items():
+      term: ConstraintTermCfg
+      self._resolve_common_term_cfg(name, term)
+      if isinstance(term.limits, dict):
+        if not resolved:
+          resolved = resolve_groups(self.groups, self._joint_names)
+        limits.append(self._joint_limits(name, term.limits, resolved))
+        group_p_max = {g: c.p_max for g, c in self.groups.items()}
+        p_max.append(per_joint(group_p_max, resolved, joints))
+        self._term_columns[name] = slice(start, start + joints)
+        for group, ids in resolved.items():
+          columns = tuple(start + i for i in ids)
+          row = ConstraintRow(f"{name}/{group}", columns, term.limits[group])
+          self.rows.append(row)
+        start += joints
+      else:
+        self._check_scalar(name, term)
+        limits.append(torch.tensor([float(term.limits)]))
+        p_max.append(torch.tensor([term.p_max]))
+        self._term_columns[name] = start
+        self.rows.append(ConstraintRow(name, (start,), float(term.limits)))
+        start += 1
+    if not self.rows:
+      raise ValueError("an environment needs at least one constraint")
+    self.limit = torch.cat(limits).to(self.device)  # [C]
+    self.p_max = torch.cat(p_max).to(self.device)  # [C]
+
+  def _joint_limits(
+    self, name: str, limits: dict[str, float], resolved: dict[str, list[int]]
+  ) -> torch.Tensor:
+    try:
+      return per_joint(limits, resolved, len(self._joint_names))
+    except ValueError as error:
+      raise ValueError(f"constraint '{name}': {error}") from None
+
+  @staticmethod
+  def _check_scalar(name: str, term: ConstraintTermCfg) -> None:
+    if not float(term.limits) > 0:  # type: ignore[arg-type]
+      raise ValueError(f"constraint '{name}': the limit must be above 0")
+    if not 0 < term.p_max < 1:
+      raise ValueError(f"constraint '{name}': p_max must be between 0 and 1")
+
+  def _make_tensors(self, feasibility: FeasibilityCfg | None) -> None:
+    width = max(len(row.columns) for row in self.rows)
+    # Shorter rows repeat their first column, which changes no maximum.
+    padded = [
+      row.columns + (row.columns[0],) * (width - len(row.columns)) for row in self.rows
+    ]
+    self._row_columns = torch.tensor(padded, device=self.device)  # [K, M]
+    self._row_limit = torch.tensor(
+      [row.limit for row in self.rows], device=self.device
+    )  # [K]
+    weights = torch.zeros(len(self.rows), len(self.limit))
+    for k, row in enumerate(self.rows):
+      weights[k, list(row.columns)] = 1.0 / len(row.columns)
+    self._row_mean = weights.to(self.device)  # [K, C]
+    self._row_index = torch.arange(len(self.rows), device=self.device)
+    absolute = self.termination.scale_floor_abs
+    floor = (
+      self.limit * self.termination.scale_floor
+      if absolute is None
+      else torch.full_like(self.limit, absolute)
+    )
+    self.scale = ViolationScale(
+      self.limit.shape,
+      floor=floor,
+      decay=self.termination.scale_decay,
+      device=self.device,
+    )
+    self._annealed = self._feasibility = None
+    if feasibility is not None and feasibility.kind == "anneal":
+      self._annealed = AnnealedLimit(self.limit, feasibility)
+    elif feasibility is not None:
+      self._feasibility = Feasibility(feasibility, device=self.device)
+
+  def _measure(self) -> torch.Tensor:
+    columns = []
+    for name, term in self.cfg.items():
+      value = term.func(self._env, **term.params)
+      expected = (
+        (self.num_envs, len(self._joint_names))
+        if isinstance(term.limits, dict)
+        else (self.num_envs,)
+      )
+      if tuple(value.shape) != expected:
+        raise ValueError(
+          f"constraint '{name}' returned shape {tuple(value.shape)}, "
+          f"expected {expected}"
+        )
+      columns.append(value if value.dim() == 2 else value.unsqueeze(1))
+    return torch.cat(columns, dim=1)
+
+  def _probability(self, q: torch.Tensor, limit: torch.Tensor) -> torch.Tensor:
+    cfg = self.termination
+    if cfg.rule == "cat":
+      return cat_probability(q, limit, self.p_max, self.scale.value)
+    return decap_probability(
+      q,
+      limit,
+      self.p_max,
+      self.scale.value,
+      rho=cfg.rho,
+      kappa=cfg.kappa,
+      barrier=cfg.barrier,
+    )
+
+  def _log(
+    self,
+    q: torch.Tensor,
+    peak: torch.Tensor,
+    costs: torch.Tensor,
+    delta_rows: torch.Tensor,
+    delta: torch.Tensor,
+  ) -> None:
+    log, n = self._env.log, self.num_envs
+    finite = torch.nan_to_num(q, nan=0.0, posinf=0.0, neginf=0.0)
+    log.mean(self._named("mean"), self._row_mean @ finite.sum(0), n)
+    log.mean(self._named("violation"), costs.sum(0), n)
+    active = delta_rows.amax(1) > 0  # [B]
+    deciding = delta_rows.argmax(1, keepdim=True) == self._row_index  # [B, K]
+    share = (deciding & active.unsqueeze(1)).sum(0).float()
+    log.mean(self._named("share"), share, active.sum())
+    log.maximum(self._named("max"), torch.nan_to_num(peak, posinf=0.0).amax(0))
+    log.mean(("Constraint/delta",), delta.sum(), n)
+
+  def _named(self, statistic: str) -> tuple[str, ...]:
+    return tuple(f"Constraint/{name}/{statistic}" for name in self.cost_names)

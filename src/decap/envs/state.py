@@ -1,0 +1,113 @@
+"""Saves and restores everything an environment needs to go on where it stopped."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+if TYPE_CHECKING:
+  from decap.envs.constrained_env import ConstrainedEnv
+
+_MANAGERS = (
+  "action_manager",
+  "command_manager",
+  "constraint_manager",
+  "curriculum_manager",
+  "event_manager",
+  "metrics_manager",
+  "observation_manager",
+  "reward_manager",
+  "termination_manager",
+)
+_OPAQUE_MODULES = ("mujoco", "warp", "numpy", "torch", "mujoco_warp", "viser", "typing")
+_OPAQUE_ATTRIBUTES = {"_env", "cfg", "spec", "_spec", "indexing", "data_view"}
+
+
+def state_dict(env: ConstrainedEnv) -> dict[str, Any]:
+  """Tensors by path, the simulation's state and the counters."""
+  return {
+    "tensors": {path: t.detach().cpu().clone() for path, t in _tensors(env).items()},
+    "model": {name: _field(env, name).cpu().clone() for name in _fields(env)},
+    "sim": env.sim.state_dict(),
+    "counters": {
+      "common_step_counter": env.common_step_counter,
+      "sim_step_counter": env._sim_step_counter,
+    },
+  }
+
+
+def load_state_dict(env: ConstrainedEnv, saved: dict[str, Any]) -> None:
+  """Writes a saved state into an environment built from the same config."""
+  tensors = _tensors(env)
+  if tensors.keys() != saved["tensors"].keys():
+    odd = sorted(tensors.keys() ^ saved["tensors"].keys())
+    raise ValueError(
+      f"the saved environment has other state than this one: {', '.join(odd[:5])}"
+    )
+  for path, tensor in tensors.items():
+    value = saved["tensors"][path]
+    if value.shape != tensor.shape:
+      raise ValueError(
+        f"the saved environment has {path} of shape {tuple(value.shape)}, "
+        f"this one {tuple(tensor.shape)}"
+      )
+    tensor.copy_(value)
+  for name, value in saved["model"].items():
+    _field(env, name)[:] = value.to(env.device)
+  env.common_step_counter = saved["counters"]["common_step_counter"]
+  env._sim_step_counter = saved["counters"]["sim_step_counter"]
+  env.sim.load_state_dict(saved["sim"])
+  for sensor in env.scene.sensors.values():
+    sensor._invalidate_cache()
+  env.observation_manager._obs_buffer = None
+
+
+def _fields(env: ConstrainedEnv) -> list[str]:
+  return sorted(env.sim.expanded_fields)
+
+
+def _field(env: ConstrainedEnv, name: str) -> torch.Tensor:
+  return getattr(env.sim.model, name)[:]
+
+
+def _tensors(env: ConstrainedEnv) -> dict[str, torch.Tensor]:
+  """All state tensors of managers, entities, sensors and terrain, by path."""
+  seen: set[int] = {id(env), id(env.sim), id(env.scene)}
+  found = {"episode_length_buf": env.episode_length_buf}
+  for name in _MANAGERS:
+    found.update(_walk(getattr(env, name), name, seen))
+  for name, entity in env.scene.entities.items():
+    found.update(_walk(entity, f"entity/{name}", seen))
+  for name, sensor in env.scene.sensors.items():
+    found.update(_walk(sensor, f"sensor/{name}", seen))
+  return found
+
+
+def _walk(thing: Any, path: str, seen: set[int]) -> Iterator[tuple[str, torch.Tensor]]:
+  if isinstance(thing, torch.Tensor):
+    if id(thing) not in seen:
+      seen.add(id(thing))
+      yield path, thing
+    return
+  children = _children(thing)
+  if children is None or id(thing) in seen:
+    return
+  seen.add(id(thing))
+  for key, child in children:
+    yield from _walk(child, f"{path}/{key}", seen)
+
+
+def _children(thing: Any) -> Iterator[tuple[Any, Any]] | None:
+  if isinstance(thing, dict):
+    return iter(list(thing.items()))
+  if isinstance(thing, (list, tuple)):
+    return iter(list(enumerate(thing)))
+  if isinstance(thing, (type, types.ModuleType, types.FunctionType, types.MethodType)):
+    return None
+  module = type(thing).__module__.split(".")[0]
+  if module in _OPAQUE_MODULES or not hasattr(thing, "__dict__"):
+    return None
+  return iter([(k, v) for k, v in vars(thing).items() if k not in _OPAQUE_ATTRIBUTES])
