@@ -1,0 +1,231 @@
+"""Policy bundles: ``policy.onnx`` + ``policy.json``, all that a robot needs.
+
+Training and deployment meet only here, so this file needs numpy and onnxruntime only.
+The JSON keeps full precision and names every quantity: joint order, default pose,
+gains, action scale, observation terms, control rate, command ranges, and the limits
+that the policy was trained with.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from decap.errors import UserError
+
+FORMAT = "decap-policy"
+SCHEMA = 1
+ONNX_FILE = "policy.onnx"
+JSON_FILE = "policy.json"
+
+_PER_JOINT = ("default_joint_pos", "stiffness", "damping", "action_scale")
+_REQUIRED = (
+  "onnx_sha256",
+  "robot",
+  "task",
+  "method",
+  "joint_names",
+  *_PER_JOINT,
+  "observations",
+  "control_dt_s",
+  "command_ranges",
+  "constraints",
+  "versions",
+)
+
+
+@dataclass(frozen=True)
+class ObservationTerm:
+  """One slice of the observation vector."""
+
+  name: str
+  dim: int
+  """Number of entries."""
+  scale: tuple[float, ...]
+  """Factor on each entry, applied after `clip`."""
+  clip: tuple[float, float] | None
+  """Range that the raw value is limited to."""
+  meaning: str
+  """What the raw value is: quantity, frame, unit, order."""
+
+
+class Bundle:
+  """A checked policy bundle: its description and the network, ready to run."""
+
+  def __init__(self, folder: Path, info: dict[str, Any], onnx: bytes):
+    import onnxruntime
+
+    self.folder = folder
+    self.info = info
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1  # A 50 Hz policy gains nothing from a thread pool.
+    self._session = onnxruntime.InferenceSession(
+      onnx, options, providers=["CPUExecutionProvider"]
+    )
+    self._check_shapes()
+
+  @property
+  def joint_names(self) -> tuple[str, ...]:
+    """Joints in the order of actions and of joint observations."""
+    return tuple(self.info["joint_names"])
+
+  @property
+  def default_joint_pos(self) -> np.ndarray:
+    """Pose at action zero, rad, [J]."""
+    return np.array(self.info["default_joint_pos"], np.float64)
+
+  @property
+  def stiffness(self) -> np.ndarray:
+    """Proportional gains, Nm/rad, [J]."""
+    return np.array(self.info["stiffness"], np.float64)
+
+  @property
+  def damping(self) -> np.ndarray:
+    """Derivative gains, Nm·s/rad, [J]."""
+    return np.array(self.info["damping"], np.float64)
+
+  @property
+  def action_scale(self) -> np.ndarray:
+    """Target = default pose + scale · action, rad, [J]."""
+    return np.array(self.info["action_scale"], np.float64)
+
+  @property
+  def control_dt_s(self) -> float:
+    """Time between two policy steps."""
+    return float(self.info["control_dt_s"])
+
+  @property
+  def observations(self) -> tuple[ObservationTerm, ...]:
+    """Terms of the observation vector, in order."""
+    return tuple(
+      ObservationTerm(
+        name=term["name"],
+        dim=term["dim"],
+        scale=tuple(term["scale"]),
+        clip=tuple(term["clip"]) if term["clip"] else None,
+        meaning=term["meaning"],
+      )
+      for term in self.info["observations"]
+    )
+
+  def act(self, obs: np.ndarray) -> np.ndarray:
+    """Actions [N, J] for observations [N, D] (float32, unnormalised)."""
+    return self._session.run(None, {"obs": obs.astype(np.float32, copy=False)})[0]
+
+  def targets(self, actions: np.ndarray) -> np.ndarray:
+    """Joint-position targets [N, J], rad, for actions [N, J]."""
+    return self.default_joint_pos + self.action_scale * actions
+
+  def _check_shapes(self) -> None:
+    """The network must fit the description that comes with it."""
+    expected = (sum(t.dim for t in self.observations), len(self.joint_names))
+    found = (
+      self._session.get_inputs()[0].shape[-1],
+      self._session.get_outputs()[0].shape[-1],
+    )
+    if found != expected:
+      raise UserError(
+        f"{self.folder / ONNX_FILE} maps {found[0]} observations to {found[1]} "
+        f"actions, but {JSON_FILE} describes {expected[0]} and {expected[1]}."
+      )
+
+
+def load_bundle(folder: str | Path) -> Bundle:
+  """Read and check a bundle folder."""
+  folder = Path(folder)
+  info = read_info(folder)
+  try:
+    onnx = (folder / ONNX_FILE).read_bytes()
+  except OSError as error:
+    raise UserError(f"Cannot read {folder / ONNX_FILE}: {error.strerror}.") from error
+  digest = hashlib.sha256(onnx).hexdigest()
+  if digest != info["onnx_sha256"]:
+    raise UserError(
+      f"{folder / ONNX_FILE} does not match the checksum in {JSON_FILE} (it has "
+      f"{digest[:12]}…, {info['onnx_sha256'][:12]}… was expected): the two files are "
+      "not from the same export, or one was damaged."
+    )
+  return Bundle(folder, info, onnx)
+
+
+def read_info(folder: Path) -> dict[str, Any]:
+  """Read and check ``policy.json`` alone."""
+  path = folder / JSON_FILE
+  try:
+    info = json.loads(path.read_text())
+  except OSError as error:
+    raise UserError(
+      f"{folder} is not a policy bundle: cannot read {path.name}: {error.strerror}."
+    ) from error
+  except ValueError as error:
+    raise UserError(f"{path} is not valid JSON: {error}.") from error
+  check_info(info, str(path))
+  return info
+
+
+def check_info(info: Any, name: str) -> None:
+  """Raise where a bundle's description is foreign, too new, incomplete or wrong."""
+  if not isinstance(info, dict) or info.get("format") != FORMAT:
+    raise UserError(f"{name} is not a decap policy (no '{FORMAT}' mark).")
+  if info.get("schema") != SCHEMA:
+    raise UserError(
+      f"{name} has schema {info.get('schema')}; this decap reads schema {SCHEMA}."
+    )
+  missing = [key for key in _REQUIRED if key not in info]
+  if missing:
+    raise UserError(f"{name} lacks {', '.join(missing)}.")
+  joints = info["joint_names"]
+  for key in _PER_JOINT:
+    values = info[key]
+    if len(values) != len(joints):
+      raise UserError(
+        f"{name}: '{key}' has {len(values)} values for {len(joints)} joints."
+      )
+    if not all(math.isfinite(value) for value in values):
+      raise UserError(f"{name}: '{key}' has a value that is not finite.")
+  for term in info["observations"]:
+    if len(term["scale"]) != term["dim"]:
+      raise UserError(
+        f"{name}: observation '{term['name']}' has {term['dim']} entries but "
+        f"{len(term['scale'])} scales."
+      )
+
+
+def write_bundle(folder: Path, onnx: bytes, info: dict[str, Any]) -> None:
+  """Write a bundle folder in one move, so that no reader finds half of one."""
+  if folder.exists() and not (folder / JSON_FILE).is_file() and any(folder.iterdir()):
+    raise UserError(f"{folder} holds other files; give an empty or new folder.")
+  info = {
+    "format": FORMAT,
+    "schema": SCHEMA,
+    "onnx_sha256": hashlib.sha256(onnx).hexdigest(),
+    **info,
+  }
+  check_info(info, JSON_FILE)
+  try:
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".bundle-") as work:
+      fresh, old = Path(work) / "fresh", Path(work) / "old"
+      fresh.mkdir()
+      (fresh / ONNX_FILE).write_bytes(onnx)
+      (fresh / JSON_FILE).write_text(json.dumps(info, indent=2, allow_nan=False) + "\n")
+      if folder.exists():
+        os.replace(folder, old)
+      try:
+        os.replace(fresh, folder)
+      except OSError:
+        if old.exists():
+          os.replace(old, folder)
+        raise
+      shutil.rmtree(old, ignore_errors=True)
+  except OSError as error:
+    raise UserError(f"Cannot write the bundle {folder}: {error.strerror}.") from error
