@@ -59,7 +59,8 @@ class AnnealedLimit:
   """Limits that start near the policy's own high quantile and end at ε.
 
   The effective limit is max(ε, shrink · EMA of the batch quantile of q), per joint: as
-  the policy becomes smoother its limit follows, until it is ε.
+  the policy becomes smoother its limit follows, until it is ε. The limits are kept by
+  reference, so that a change of them in place takes effect.
   """
 
   def __init__(self, limit: torch.Tensor, cfg: FeasibilityCfg) -> None:

@@ -47,26 +47,6 @@ class TerminationCfg:
     if self.scale_floor_abs is not None and not self.scale_floor_abs > 0.0:
       raise ValueError(f"scale_floor_abs must be > 0, got {self.scale_floor_abs}.")
 
-  def floor(self, limit: torch.Tensor) -> torch.Tensor:
-    """Floor of the violation scale for these limits. # [J]"""
-    if self.scale_floor_abs is not None:
-      return torch.full_like(limit, self.scale_floor_abs)
-    return limit * self.scale_floor
-
-  def probability(
-    self,
-    q: torch.Tensor,
-    limit: torch.Tensor | float,
-    p_max: torch.Tensor | float,
-    scale: torch.Tensor | float,
-  ) -> torch.Tensor:
-    """δ of each environment and joint under the configured rule. # [B, J]"""
-    if self.rule == "cat":
-      return cat_probability(q, limit, p_max, scale)
-    return decap_probability(
-      q, limit, p_max, scale, rho=self.rho, kappa=self.kappa, barrier=self.barrier
-    )
-
 
 class ViolationScale:
   """Running scale c̄ of the violations: EMA of the largest one over environments.
@@ -88,7 +68,7 @@ class ViolationScale:
     floor = floor.to(device=device, dtype=torch.float32)
     if not bool(((floor > 0) & floor.isfinite()).all()):
       raise ValueError(f"The floor must be finite and > 0, got {floor.tolist()}.")
-    self.floor = floor.expand(*shape).clone()  # [J]
+    self.floor = floor.broadcast_to(tuple(shape)).clone()  # [J]
     self.value = self.floor.clone()  # [J]
     self.seeded = torch.zeros_like(self.value, dtype=torch.bool)  # [J]
     self._decay = decay

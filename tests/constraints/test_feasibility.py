@@ -1,0 +1,131 @@
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from decap.constraints import (
+  AnnealedLimit,
+  Feasibility,
+  FeasibilityCfg,
+  decap_probability,
+)
+
+
+def test_cap_scales_the_population_to_the_budget():
+  cap = Feasibility(FeasibilityCfg(budget=0.1))
+  # Mean 0.5, so all are scaled by 0.1 / 0.5.
+  scaled = cap.scale(torch.tensor([1.0, 0.5, 0.0]))
+  torch.testing.assert_close(scaled, torch.tensor([0.2, 0.1, 0.0]))
+
+
+def test_cap_follows_the_running_mean():
+  cap = Feasibility(FeasibilityCfg(budget=0.1, decay=0.75))
+  cap.scale(torch.tensor([0.8]))
+  # 0.75 · 0.8 + 0.25 · 0.4 = 0.7; 0.4 · 0.1 / 0.7.
+  scaled = cap.scale(torch.tensor([0.4]))
+  torch.testing.assert_close(scaled, torch.tensor([0.4 * 0.1 / 0.7]))
+
+
+def test_cap_is_the_identity_once_the_mean_is_within_the_budget():
+  cap = Feasibility(FeasibilityCfg(budget=0.04, decay=0.9))
+  cap.scale(torch.tensor([1.0, 1.0]))
+  delta = torch.tensor([0.06, 0.0])  # mean 0.03
+  assert not torch.equal(cap.scale(delta), delta)
+  for _ in range(60):
+    scaled = cap.scale(delta)
+  assert torch.equal(scaled, delta)
+
+
+def test_cap_of_a_population_without_violations_is_zero():
+  cap = Feasibility(FeasibilityCfg())
+  assert torch.equal(cap.scale(torch.zeros(4)), torch.zeros(4))
+
+
+@given(
+  st.lists(st.lists(st.floats(0, 1), min_size=3, max_size=3), min_size=1, max_size=8),
+  st.floats(0.01, 1.0),
+)
+def test_cap_only_lowers_and_stays_a_probability(steps, budget):
+  cap = Feasibility(FeasibilityCfg(budget=budget, decay=0.5))
+  for step in steps:
+    delta = torch.tensor(step)
+    scaled = cap.scale(delta)
+    assert ((scaled >= 0) & (scaled <= delta)).all()
+
+
+def test_annealed_limit_starts_below_the_policys_own_quantile():
+  cfg = FeasibilityCfg(kind="anneal", quantile=0.8, shrink=0.9)
+  annealed = AnnealedLimit(torch.tensor([5.0, 5.0]), cfg)
+  q = torch.tensor([[30.0, 1.0], [10.0, 2.0], [40.0, 3.0], [20.0, 4.0], [50.0, 4.5]])
+  # Fourth of five: 40 → 0.9 · 40; the second joint complies: 0.9 · 4 < 5.
+  torch.testing.assert_close(annealed.update(q), torch.tensor([36.0, 5.0]))
+
+
+def test_annealed_limit_follows_the_average_of_the_quantile():
+  cfg = FeasibilityCfg(kind="anneal", decay=0.75, quantile=1.0, shrink=1.0)
+  annealed = AnnealedLimit(torch.tensor([5.0]), cfg)
+  annealed.update(torch.tensor([[40.0]]))
+  # 0.75 · 40 + 0.25 · 20 = 35.
+  effective = annealed.update(torch.tensor([[20.0]]))
+  torch.testing.assert_close(effective, torch.tensor([35.0]))
+
+
+def test_annealed_limit_is_the_limit_once_the_policy_complies():
+  limit = torch.tensor([5.0, 20.0])
+  cfg = FeasibilityCfg(kind="anneal", decay=0.9)
+  annealed = AnnealedLimit(limit, cfg)
+  annealed.update(torch.full((10, 2), 100.0))
+  q = torch.rand(10, 2) * limit
+  for _ in range(60):
+    effective = annealed.update(q)
+  assert torch.equal(effective, limit)
+  arguments = {"p_max": 0.5, "scale": 1.0, "rho": 0.7, "kappa": 2.0}
+  assert torch.equal(
+    decap_probability(q, effective, **arguments),
+    decap_probability(q, limit, **arguments),
+  )
+
+
+def test_annealed_limit_ignores_a_quantile_that_is_not_finite():
+  cfg = FeasibilityCfg(kind="anneal", quantile=0.5, shrink=1.0)
+  annealed = AnnealedLimit(torch.tensor([1.0]), cfg)
+  bad = torch.tensor([[math.nan], [math.inf], [math.inf], [2.0]])
+  assert annealed.update(bad).item() == 1.0
+  # Half of the batch is finite: the median is the second of four.
+  assert annealed.update(torch.tensor([[8.0], [3.0], [math.nan], [math.inf]])) == 8.0
+
+
+def test_annealed_limit_follows_a_limit_changed_in_place():
+  limit = torch.tensor([5.0])
+  annealed = AnnealedLimit(limit, FeasibilityCfg(kind="anneal"))
+  limit.fill_(7.0)
+  assert annealed.update(torch.ones(4, 1)).item() == 7.0
+
+
+def test_state_is_written_in_place():
+  cap = Feasibility(FeasibilityCfg())
+  annealed = AnnealedLimit(torch.ones(2), FeasibilityCfg(kind="anneal"))
+  state = (cap.mean, cap.seeded, annealed.average, annealed.seeded)
+  cap.scale(torch.ones(3))
+  annealed.update(torch.full((3, 2), 9.0))
+  assert cap.mean is state[0] and cap.seeded is state[1]
+  assert annealed.average is state[2] and annealed.seeded is state[3]
+  assert cap.mean.item() == 1.0 and annealed.average.tolist() == [9.0, 9.0]
+
+
+@pytest.mark.parametrize(
+  ("field", "value"),
+  [
+    ("kind", "none"),
+    ("decay", 1.0),
+    ("budget", 0.0),
+    ("quantile", 0.0),
+    ("quantile", 1.1),
+    ("shrink", math.nan),
+  ],
+)
+def test_config_refuses_impossible_values(field, value):
+  with pytest.raises(ValueError, match=field):
+    FeasibilityCfg(**{field: value})

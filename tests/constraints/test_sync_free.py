@@ -1,0 +1,118 @@
+"""The whole core must run inside a control step that never waits for the host."""
+
+import subprocess
+import sys
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from decap import constraints as core
+
+FORBIDDEN = (
+  "_local_scalar_dense",
+  "nonzero",
+  "masked_select",
+  "index.Tensor",
+  "index_put",
+  "_unique2",
+  "lift_fresh",
+)
+
+
+class ForbidSyncs(TorchDispatchMode):
+  """Fails on operations that wait for the device or create host tensors."""
+
+  def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+    name = str(func)
+    assert not any(f"aten.{bad}" in name for bad in FORBIDDEN), name
+    return func(*args, **(kwargs or {}))
+
+
+class ControlStep:
+  """Everything the core does in one step, with state."""
+
+  def __init__(self, device: str):
+    self.device = device
+    self.limit = torch.tensor([5.0, 20.0], device=device)
+    self.p_max = torch.tensor([0.5, 0.25], device=device)
+    self.action_scale = torch.tensor([0.4, 0.3], device=device)
+    self.annealed = core.AnnealedLimit(self.limit, core.FeasibilityCfg(kind="anneal"))
+    self.cap = core.Feasibility(core.FeasibilityCfg(), device=device)
+    self.scale = core.ViolationScale(
+      (2,), floor=self.limit * 0.01, decay=0.95, device=device
+    )
+
+  def __call__(self, action: torch.Tensor, prev_action: torch.Tensor) -> torch.Tensor:
+    q = core.action_rate(action, prev_action, self.action_scale, dt=0.02)
+    limit = self.annealed.update(q)
+    self.scale.update(q - limit)
+    scale = self.scale.value
+    decap = core.decap_probability(q, limit, self.p_max, scale, rho=0.7, kappa=2.0)
+    cat = core.cat_probability(q, limit, self.p_max, scale)
+    return self.cap.scale(core.strongest([decap, cat]))
+
+  def state(self) -> list[torch.Tensor]:
+    return [
+      self.annealed.average,
+      self.annealed.seeded,
+      self.cap.mean,
+      self.cap.seeded,
+      self.scale.value,
+      self.scale.seeded,
+    ]
+
+
+def actions(device: str, steps: int) -> list[torch.Tensor]:
+  generator = torch.Generator().manual_seed(0)
+  return [torch.randn(64, 2, generator=generator).to(device) for _ in range(steps + 1)]
+
+
+def test_no_operation_waits_for_the_device():
+  step = ControlStep("cpu")
+  previous, action, *_ = actions("cpu", 1)
+  with ForbidSyncs():
+    delta = step(action, previous)
+  assert delta.shape == (64,)
+
+
+def test_the_guard_catches_a_branch_on_a_tensor():
+  with pytest.raises(AssertionError, match="_local_scalar_dense"), ForbidSyncs():
+    bool(torch.ones(1).sum() > 0)
+
+
+@pytest.mark.gpu
+def test_captured_steps_equal_eager_steps():
+  eager, captured = ControlStep("cuda"), ControlStep("cuda")
+  inputs = actions("cuda", 4)
+  # One eager step first: a capture wants warm kernels.
+  torch.testing.assert_close(
+    eager(inputs[1], inputs[0]), captured(inputs[1], inputs[0])
+  )
+  action, previous = inputs[1].clone(), inputs[0].clone()
+  graph = torch.cuda.CUDAGraph()
+  with torch.cuda.graph(graph):
+    output = captured(action, previous)
+  torch.cuda.set_sync_debug_mode("error")
+  try:
+    for before, after in zip(inputs[1:-1], inputs[2:], strict=True):
+      previous.copy_(before)
+      action.copy_(after)
+      graph.replay()
+      expected = eager(after, before)
+  finally:
+    torch.cuda.set_sync_debug_mode("default")
+  torch.testing.assert_close(output, expected)
+  for ours, theirs in zip(captured.state(), eager.state(), strict=True):
+    torch.testing.assert_close(ours, theirs)
+
+
+def test_the_core_needs_torch_alone():
+  code = (
+    "import sys, decap.constraints; "
+    "print([m for m in ('mjlab', 'mujoco', 'warp', 'rsl_rl') if m in sys.modules])"
+  )
+  done = subprocess.run(
+    [sys.executable, "-c", code], capture_output=True, text=True, check=True
+  )
+  assert done.stdout.strip() == "[]"
