@@ -184,6 +184,13 @@ def test_scale_refuses_a_floor_that_could_divide_by_zero(floor):
     scale_of(floor=floor)
 
 
+def test_floor_is_a_share_of_the_limit_or_absolute():
+  limit = torch.tensor([5.0, 20.0])
+  torch.testing.assert_close(TerminationCfg().floor(limit), torch.tensor([0.05, 0.2]))
+  exact = TerminationCfg(scale_floor_abs=1e-6).floor(limit)
+  torch.testing.assert_close(exact, torch.tensor([1e-6, 1e-6]))
+
+
 def test_config_defaults_are_the_papers():
   cfg = TerminationCfg()
   assert (cfg.rule, cfg.rho, cfg.kappa, cfg.barrier) == ("decap", 0.7, 2.0, True)

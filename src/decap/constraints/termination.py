@@ -47,6 +47,12 @@ class TerminationCfg:
     if self.scale_floor_abs is not None and not self.scale_floor_abs > 0.0:
       raise ValueError(f"scale_floor_abs must be > 0, got {self.scale_floor_abs}.")
 
+  def floor(self, limit: torch.Tensor) -> torch.Tensor:
+    """Floor of the violation scale for these limits. # [J]"""
+    if self.scale_floor_abs is not None:
+      return torch.full_like(limit, self.scale_floor_abs)
+    return limit * self.scale_floor
+
 
 class ViolationScale:
   """Running scale c̄ of the violations: EMA of the largest one over environments.
