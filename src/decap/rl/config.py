@@ -89,10 +89,6 @@ class CostPpoCfg(PpoCfg):
 
   cost_limit: float = 0.01
   """D: the share of steps at which each cost may occur."""
-  cost_gamma: float = 0.99
-  """Discount factor of the costs."""
-  cost_lam: float = 0.95
-  """λ of the costs' advantage estimation."""
   cost_value_loss_coef: float = 1.0
   """Weight of the cost critic's loss."""
 

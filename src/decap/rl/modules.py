@@ -1,0 +1,135 @@
+"""Networks: rsl_rl's, made free of host syncs and fit for CUDA graphs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from rsl_rl.models import MLPModel
+from rsl_rl.modules import EmpiricalNormalization
+from rsl_rl.modules.distribution import GaussianDistribution
+from torch import Tensor
+
+from decap.rl.config import PolicyCfg
+
+
+class Gaussian(GaussianDistribution):
+  """rsl_rl's Gaussian with one initial σ per action, sampled without a host sync."""
+
+  def __init__(self, output_dim: int, init_std: Sequence[float], **kwargs) -> None:
+    super().__init__(output_dim, **kwargs)
+    std = torch.tensor(init_std, dtype=torch.get_default_dtype())
+    parameter = self.std_param if self.std_type == "scalar" else self.log_std_param
+    with torch.no_grad():
+      parameter.copy_(std if self.std_type == "scalar" else std.log())
+
+  def sample(self) -> Tensor:
+    """Sample; `torch.normal` with tensor parameters would wait for the device."""
+    return (self.mean + self.std * torch.randn_like(self.mean)).detach()
+
+
+class FrozenNormalization(EmpiricalNormalization):
+  """Running normalisation that only moves when told to, once per iteration.
+
+  A normaliser that moves between rollout and update changes the policy behind PPO's
+  back: the first mini-batch then already sees a large KL, and on small batches the
+  adaptive learning rate falls to its floor and stays there. So the statistics are
+  merged after each update, from the whole rollout, and the KL starts at zero. All
+  buffers are written in place: a CUDA graph would go on reading a rebound one's old
+  memory.
+  """
+
+  def update(self, x: Tensor) -> None:
+    """Merge the moments of a batch `x` [..., D] (Chan et al., 1979)."""
+    x = x.reshape(-1, x.shape[-1])
+    mean = x.mean(dim=0, keepdim=True)
+    var = x.var(dim=0, unbiased=False, keepdim=True)
+    self.count.add_(x.shape[0])
+    rate = x.shape[0] / self.count
+    shift = mean - self._mean
+    self._mean.add_(rate * shift)
+    self._var.add_(rate * (var - self._var + shift * (mean - self._mean)))
+    self._std.copy_(self._var.sqrt())
+
+
+class Model(MLPModel):
+  """rsl_rl's MLP model on plain dictionaries of tensors, with the frozen normaliser.
+
+  Parameter names are rsl_rl's, so its own MLPModel loads the weights.
+  """
+
+  def __init__(self, obs: Mapping[str, Tensor], obs_group: str, *args, **kwargs):
+    super().__init__(obs, {obs_group: [obs_group]}, obs_group, *args, **kwargs)  # ty: ignore
+    if self.obs_normalization:
+      self.obs_normalizer = FrozenNormalization(self.obs_dim)
+
+  def observe(self, obs: Mapping[str, Tensor]) -> Tensor:
+    """The normalised network input [..., D]."""
+    return self.get_latent(obs)  # ty: ignore[invalid-argument-type]
+
+
+@dataclass
+class Models:
+  """The networks of one agent."""
+
+  actor: Model
+  critic: Model
+  cost_critic: Model | None
+  """One network with a head per cost; only for methods that weigh costs."""
+
+
+def build_models(
+  cfg: PolicyCfg,
+  obs: Mapping[str, Tensor],
+  action_names: Sequence[str],
+  num_costs: int = 0,
+) -> Models:
+  """Build actor, critic and, where there are costs, the cost critic."""
+  if "actor" not in obs:
+    raise ValueError(f"No observation group 'actor' among {sorted(obs)}.")
+  distribution_cfg = {
+    "class_name": Gaussian,
+    "init_std": resolve_init_std(cfg.init_std, action_names),
+    "std_type": cfg.std_type,
+    "std_range": cfg.std_range,
+    "learn_std": cfg.learn_std,
+  }
+  common = {
+    "hidden_dims": cfg.hidden_dims,
+    "activation": cfg.activation,
+    "obs_normalization": cfg.obs_normalization,
+  }
+  critic_group = "critic" if "critic" in obs else "actor"
+  return Models(
+    actor=Model(
+      obs, "actor", len(action_names), distribution_cfg=distribution_cfg, **common
+    ),
+    critic=Model(obs, critic_group, 1, **common),
+    cost_critic=Model(obs, critic_group, num_costs, **common) if num_costs else None,
+  )
+
+
+def resolve_init_std(
+  init_std: float | Mapping[str, float], action_names: Sequence[str]
+) -> list[float]:
+  """One initial σ per action, from one value or from name patterns (full match)."""
+  if not isinstance(init_std, Mapping):
+    init_std = {".*": init_std}
+  stds = []
+  for pattern, std in init_std.items():
+    if std <= 0.0:
+      raise ValueError(f"init_std of {pattern!r} is {std}; it must be positive.")
+    if not any(re.fullmatch(pattern, name) for name in action_names):
+      raise ValueError(
+        f"init_std pattern {pattern!r} matches no action of {list(action_names)}."
+      )
+  for name in action_names:
+    matches = [p for p in init_std if re.fullmatch(p, name)]
+    if len(matches) != 1:
+      raise ValueError(
+        f"Action {name!r} must match exactly one init_std pattern, not {matches}."
+      )
+    stds.append(float(init_std[matches[0]]))
+  return stds
