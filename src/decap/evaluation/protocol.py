@@ -1,0 +1,111 @@
+"""The protocol of an evaluation: everything that its numbers depend on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
+
+from decap.errors import UserError
+
+CommandMode = Literal["random", "fixed", "switching"]
+
+SWITCHING_S = 4.0
+"""Seconds between two commands of the switching schedule."""
+
+SWITCHING_SCHEDULE: tuple[tuple[float, float, float], ...] = (
+  (0.5, 0.0, 0.0),
+  (1.0, 0.0, 0.0),
+  (0.0, 0.0, 0.0),
+  (-0.5, 0.0, 0.0),
+  (0.5, 0.3, 0.0),
+)
+"""Commands (vx, vy, yaw rate) of the switching schedule, repeated."""
+
+
+@dataclass(frozen=True)
+class Protocol:
+  """How a policy is evaluated. Two results compare only under one protocol."""
+
+  task: str = "g1-flat"
+  """Task whose robot, terrain and randomisation are used."""
+  rollouts: int = 5
+  """Rollouts over which standard deviations are taken; they run as one batch."""
+  envs: int = 256
+  """Environments per rollout."""
+  steps: int = 1000
+  """Control steps of each environment."""
+  warmup: int = 50
+  """Steps after any reset that do not count for smoothness and violations."""
+  commands: CommandMode = "random"
+  """`random`: resampled as in training. `fixed`: `command` throughout.
+  `switching`: the schedule of the velocity-tracking figure, every 4 s."""
+  command: tuple[float, float, float] | None = None
+  """vx, vy (m/s) and yaw rate (rad/s) of fixed commands."""
+  disturbed: bool = False
+  """Observation noise, and a push every `push_interval_s`; otherwise neither."""
+  push_interval_s: float = 4.0
+  """Seconds between pushes when disturbed."""
+  seed: int = 0
+  """Seed of the environments. Not part of what must agree between results."""
+
+  def __post_init__(self) -> None:
+    for name in ("rollouts", "envs", "steps"):
+      if getattr(self, name) < 1:
+        raise UserError(f"{name} must be at least 1, not {getattr(self, name)}")
+    if not 0 <= self.warmup < self.steps:
+      raise UserError(
+        f"warmup must be between 0 and steps - 1 = {self.steps - 1}, not {self.warmup}"
+      )
+    if self.push_interval_s <= 0:
+      raise UserError(f"push_interval_s must be positive, not {self.push_interval_s}")
+    if (self.commands == "fixed") != (self.command is not None):
+      raise UserError("commands are fixed exactly when a command is given")
+
+  @property
+  def num_envs(self) -> int:
+    return self.rollouts * self.envs
+
+  @property
+  def label(self) -> str:
+    """Suffix of result files; empty for the protocol of the simulation tables.
+
+    The size of the batch is no part of it: a quick look is overwritten by the full
+    evaluation.
+    """
+    parts = []
+    if self.command is not None:
+      names = ("vx", "vy", "yaw")
+      parts += [f"{n}{v:g}" for n, v in zip(names, self.command, strict=True) if v]
+      parts = parts or ["standing"]
+    elif self.commands == "switching":
+      parts.append("switching")
+    if self.disturbed:
+      parts.append("disturbed")
+    return "-".join(parts)
+
+  def quick(self) -> Protocol:
+    """A look in a minute on a CPU: 4 × 16 environments, 300 steps."""
+    return replace(self, rollouts=4, envs=16, steps=300)
+
+  def to_dict(self) -> dict[str, Any]:
+    data = asdict(self)
+    data["command"] = list(self.command) if self.command is not None else None
+    return data
+
+  @staticmethod
+  def from_dict(data: Mapping[str, Any]) -> Protocol:
+    data = dict(data)
+    if data.get("command") is not None:
+      data["command"] = tuple(data["command"])
+    return Protocol(**data)
+
+
+def protocol_differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
+  """Fields that differ between two protocols, as `name: value against value`."""
+  names = [name for name in {**a, **b} if name != "seed"]
+  return [
+    f"{name}: {a.get(name)} against {b.get(name)}"
+    for name in names
+    if a.get(name) != b.get(name)
+  ]

@@ -1,0 +1,163 @@
+"""Samples of a rollout, and the one file format that stores them.
+
+A trajectory file is a NumPy `.npz` archive (compressed) of arrays [T, B, …], one per
+field of `Sample` plus `age` and `delta`, and a JSON text `meta` with the layout
+(joint names, groups, limits, time steps), the protocol and the skeleton for playback.
+docs/evaluation.md lists fields and units. `load_trajectory` opens it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from decap.errors import UserError
+from decap.evaluation.layout import Layout
+
+TRAJECTORY_SCHEMA = 1
+
+
+@dataclass
+class Sample:
+  """What one control step left behind, before any reset; batched tensors."""
+
+  action: torch.Tensor  # [B, J], raw
+  joint_pos: torch.Tensor  # [B, J], rad
+  joint_vel: torch.Tensor  # [B, J], rad/s
+  joint_vel_before: torch.Tensor  # [B, J], before the last physics substep
+  joint_torque: torch.Tensor  # [B, J], Nm, applied by the actuators at the joints
+  base_velocity: torch.Tensor  # [B, 3], vx, vy (m/s, yaw frame), yaw rate (rad/s)
+  command: torch.Tensor  # [B, 3], what base_velocity should be
+  fell: torch.Tensor  # [B], bool: this step ended the episode by a fall
+  timed_out: torch.Tensor  # [B], bool: this step ended the episode by its length
+
+
+SAMPLE_FIELDS = tuple(f.name for f in fields(Sample))
+
+
+@dataclass
+class Trajectory:
+  """A recorded rollout: NumPy arrays [T, B, …] and what they mean."""
+
+  layout: Layout
+  arrays: dict[str, np.ndarray]
+  """One array per field of `Sample`; `age` [T, B]: steps that the episode had before
+  this one; `delta` [T, B]: δ̄; `points` [T, B, P, 3]: skeleton in the world, m."""
+  protocol: dict[str, Any] = field(default_factory=dict)
+  rollout: tuple[int, ...] = ()
+  """Which rollout each environment belongs to."""
+  skeleton: dict[str, Any] = field(default_factory=dict)
+  """`names` and `parents` (index or -1) of the points."""
+  policy: dict[str, Any] = field(default_factory=dict)
+
+  def __getattr__(self, name: str) -> np.ndarray:
+    arrays = self.__dict__.get("arrays", {})
+    if name in arrays:
+      return arrays[name]
+    raise AttributeError(name)
+
+  @property
+  def num_steps(self) -> int:
+    return self.arrays["action"].shape[0]
+
+  @property
+  def num_envs(self) -> int:
+    return self.arrays["action"].shape[1]
+
+  @property
+  def time_s(self) -> np.ndarray:
+    """Time at the end of each step. # [T]"""
+    return (np.arange(self.num_steps) + 1) * self.layout.control_dt
+
+  @property
+  def valid(self) -> np.ndarray:
+    """Steps that count for smoothness and violations. # [T, B] bool"""
+    return self.arrays["age"] >= self.protocol.get("warmup", 0)
+
+  def whole(self) -> Sample:
+    """All steps as one sample of tensors [T, B, …]."""
+    return Sample(
+      **{name: torch.from_numpy(self.arrays[name]) for name in SAMPLE_FIELDS}
+    )
+
+  def samples(self) -> Iterator[Sample]:
+    """The samples again, step by step."""
+    whole = {name: getattr(self.whole(), name) for name in SAMPLE_FIELDS}
+    for t in range(self.num_steps):
+      yield Sample(**{name: tensor[t] for name, tensor in whole.items()})
+
+  def save(self, path: Path | str) -> None:
+    """Write the file; an existing one is replaced only when it is complete."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    meta = {
+      "schema": TRAJECTORY_SCHEMA,
+      "layout": self.layout.to_dict(),
+      "protocol": self.protocol,
+      "rollout": list(self.rollout),
+      "skeleton": self.skeleton,
+      "policy": self.policy,
+    }
+    partial = path.with_name(path.name + ".partial")
+    with partial.open("wb") as file:
+      np.savez_compressed(file, meta=np.array(json.dumps(meta)), **self.arrays)
+    partial.replace(path)
+
+
+def load_trajectory(path: Path | str) -> Trajectory:
+  """Open a trajectory file."""
+  try:
+    with np.load(path, allow_pickle=False) as archive:
+      meta = json.loads(str(archive["meta"]))
+      arrays = {name: archive[name] for name in archive.files if name != "meta"}
+  except (OSError, ValueError, KeyError) as error:
+    raise UserError(f"{path} is not a trajectory file: {error}") from error
+  if meta["schema"] > TRAJECTORY_SCHEMA:
+    raise UserError(
+      f"{path} has trajectory schema {meta['schema']}, newer than the {TRAJECTORY_SCHEMA}"
+      " that this version of decap reads; update decap"
+    )
+  return Trajectory(
+    layout=Layout.from_dict(meta["layout"]),
+    arrays=arrays,
+    protocol=meta["protocol"],
+    rollout=tuple(meta["rollout"]),
+    skeleton=meta["skeleton"],
+    policy=meta["policy"],
+  )
+
+
+class Recorder:
+  """Keeps chosen environments of a rollout in device memory until it ends."""
+
+  def __init__(self, env_ids: list[int], steps: int, device: str) -> None:
+    self.env_ids = torch.tensor(env_ids, dtype=torch.long, device=device)
+    self._steps = steps
+    self._buffers: dict[str, torch.Tensor] = {}
+    self._step = 0
+
+  def add(self, sample: Sample, **more: torch.Tensor) -> None:
+    """Store one step; `more` are further [B, …] tensors, or [N, …] of the recorded."""
+    tensors = {name: getattr(sample, name) for name in SAMPLE_FIELDS} | more
+    for name, tensor in tensors.items():
+      if tensor.shape[0] != len(self.env_ids):
+        tensor = tensor.index_select(0, self.env_ids)
+      if name not in self._buffers:
+        shape = (self._steps, *tensor.shape)
+        self._buffers[name] = torch.zeros(
+          shape, dtype=tensor.dtype, device=tensor.device
+        )
+      self._buffers[name][self._step].copy_(tensor)
+    self._step += 1
+
+  def arrays(self) -> dict[str, np.ndarray]:
+    """What was recorded so far, on the host. # [T, N, …]"""
+    return {
+      name: buffer[: self._step].cpu().numpy() for name, buffer in self._buffers.items()
+    }

@@ -1,0 +1,149 @@
+"""The metrics of a trajectory by NumPy and plain loops, written from the definitions.
+
+It shares no code with `decap`: only the arrays and the numbers of the layout.
+"""
+
+import numpy as np
+
+NAMES = ("action_rate", "joint_acc", "joint_torque", "joint_vel")
+
+
+def episode_steps(fell, timed_out):
+  """Steps that each episode had before each step."""
+  steps, batch = fell.shape
+  age = np.zeros((steps, batch), dtype=int)
+  for b in range(batch):
+    for t in range(1, steps):
+      ended = fell[t - 1, b] or timed_out[t - 1, b]
+      age[t, b] = 0 if ended else age[t - 1, b] + 1
+  return age
+
+
+def quantities(a, layout, age):
+  """name -> [T, B, J] in float64."""
+  action = a["action"].astype(float) * np.array(layout.action_scale)
+  velocity, torque = a["joint_vel"].astype(float), a["joint_torque"].astype(float)
+  rate, slow_acc = np.zeros_like(action), np.zeros_like(action)
+  for t in range(1, len(action)):
+    going_on = (age[t] > 0)[:, None]
+    rate[t] = np.abs(action[t] - action[t - 1]) / layout.control_dt * going_on
+    change = np.abs(velocity[t] - velocity[t - 1])
+    slow_acc[t] = change / layout.control_dt * going_on
+  before = a["joint_vel_before"].astype(float)
+  return {
+    "action_rate": rate,
+    "joint_acc": np.abs(velocity - before) / layout.physics_dt,
+    "joint_torque": np.abs(torque),
+    "joint_vel": np.abs(velocity),
+    "joint_acc_20ms": slow_acc,
+    "energy": np.abs(torque * velocity),
+  }
+
+
+def over_rollouts(values, valid, rollout):
+  """Mean and sample standard deviation over rollouts of per-step values [T, B]."""
+  rollout = np.array(rollout)
+  means = []
+  for r in sorted(set(rollout)):
+    mine = rollout == r
+    means.append(values[:, mine][valid[:, mine]].mean())
+  std = np.std(means, ddof=1) if len(means) > 1 else 0.0
+  return np.mean(means), std
+
+
+def termination_probability(q, layout):
+  """[T, B, Q, J] by Eq. 4, with ρ 0.7, κ 2, the scale's decay 0.95, floor 1 % of ε."""
+  limit = np.array([layout.per_joint(layout.limits[n]) for n in NAMES])
+  p_max = np.array(layout.per_joint(layout.p_max))
+  delta = np.zeros_like(q)
+  scale = None
+  for t in range(len(q)):
+    largest = np.maximum((q[t] - limit).max(0), 0.01 * limit)
+    scale = largest if scale is None else 0.95 * scale + 0.05 * largest
+    ratio = q[t] / limit
+    u = (ratio - 0.7) / 0.3
+    below = np.where(ratio < 0.7, 0.0, (1 - (1 - u) ** 2) * p_max)
+    above = p_max + (1 - p_max) * np.clip((q[t] - limit) / scale, 0, 1)
+    delta[t] = np.where(ratio < 1, below, above)
+  return delta
+
+
+def welch(signal, age, warmup, rate_hz, window=128):
+  """One-sided density [F, C] of [T, B, C]: centred Hann windows that overlap by half."""
+  hann = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(window) / window)
+  total, count = 0.0, 0
+  for end in range(window, len(signal) + 1, window // 2):
+    for b in range(signal.shape[1]):
+      if age[end - 1, b] + 1 - warmup < window:
+        continue
+      piece = signal[end - window : end, b].astype(float)
+      piece = (piece - piece.mean(0)) * hann[:, None]
+      total = total + np.abs(np.fft.rfft(piece, axis=0)) ** 2
+      count += 1
+  density = total / count / (rate_hz * (hann**2).sum())
+  density[1:-1] *= 2
+  return density
+
+
+def metrics(trajectory):
+  """The figures that the tests compare, as flat name -> number."""
+  a, layout = trajectory.arrays, trajectory.layout
+  rollout, warmup = trajectory.rollout, trajectory.protocol["warmup"]
+  age = episode_steps(a["fell"], a["timed_out"])
+  valid, always = age >= warmup, np.ones_like(age, dtype=bool)
+  q = quantities(a, layout, age)
+  out = {}
+  for group, indices in layout.groups.items():
+    chosen = list(indices)
+    for name, values in q.items():
+      if name == "joint_torque":  # Limited, but no smoothness metric.
+        continue
+      stats = over_rollouts(values[:, :, chosen].mean(2), valid, rollout)
+      out[f"{group}/{name}"], out[f"{group}/{name}/std"] = stats
+    for name in NAMES:
+      above = q[name][:, :, chosen] > layout.limits[name][group]
+      share = over_rollouts(above.any(2).astype(float), valid, rollout)
+      out[f"{group}/{name}/any"], out[f"{group}/{name}/any/std"] = share
+      out[f"{group}/{name}/joints"] = over_rollouts(above.mean(2), valid, rollout)[0]
+  error = a["command"].astype(float) - a["base_velocity"].astype(float)
+  distance = np.hypot(error[..., 0], error[..., 1])
+  columns = {
+    "error_x": abs(error[..., 0]),
+    "error_y": abs(error[..., 1]),
+    "error_xy": distance,
+    "error_yaw": abs(error[..., 2]),
+    "mae_xy": (abs(error[..., 0]) + abs(error[..., 1])) / 2,
+    "return_xy": 1.5 * np.exp(-(distance**2) / 0.25) * layout.control_dt * 1000,
+  }
+  for name, values in columns.items():
+    out[name], out[f"{name}/std"] = over_rollouts(values, always, rollout)
+  minutes = a["fell"].size * layout.control_dt / 60
+  out["falls"] = a["fell"].sum() / minutes
+  out |= _delta(q, layout, valid, rollout)
+  out |= _jitter(a, layout, age, warmup)
+  return out
+
+
+def _delta(q, layout, valid, rollout):
+  delta = termination_probability(np.stack([q[n] for n in NAMES], 2), layout)
+  worst = delta.max((2, 3))
+  out = {"delta": over_rollouts(worst, valid, rollout)[0]}
+  rows = {
+    f"share/{name}/{group}": delta[:, :, i][:, :, list(indices)].max(2)
+    for i, name in enumerate(NAMES)
+    for group, indices in layout.groups.items()
+  }
+  tied = sum((row == worst).astype(float) for row in rows.values())
+  part = {n: (worst * (row == worst) / tied)[valid].sum() for n, row in rows.items()}
+  return out | {name: value / sum(part.values()) for name, value in part.items()}
+
+
+def _jitter(a, layout, age, warmup):
+  rate = 1 / layout.control_dt
+  density = welch(a["action"] * np.array(layout.action_scale), age, warmup, rate)
+  frequency = np.arange(len(density)) * rate / 128
+  out = {}
+  for group, indices in layout.groups.items():
+    power = density[:, list(indices)].sum(1)
+    out[f"jitter/{group}"] = power[frequency > 5].sum() / power.sum()
+  return out

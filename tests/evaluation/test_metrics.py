@@ -1,0 +1,184 @@
+"""Metrics against hand-computed values and an independent NumPy implementation."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from decap.evaluation.metrics import (
+  Metrics,
+  measure_trajectory,
+  metrics_of_trajectory,
+)
+from decap.evaluation.trajectory import Sample, load_trajectory
+from tests.evaluation import reference
+from tests.evaluation.synthetic import LAYOUT, make_trajectory
+
+
+def flatten(result):
+  """The figures of a result under the names of the reference."""
+  out = {}
+  for group, values in result["smoothness"].items():
+    for name, value in values.items():
+      out[f"{group}/{name}"], out[f"{group}/{name}/std"] = value["mean"], value["std"]
+  for group, values in result["violations"].items():
+    for name, value in values.items():
+      out[f"{group}/{name}/any"] = value["any_joint"]["mean"]
+      out[f"{group}/{name}/any/std"] = value["any_joint"]["std"]
+      out[f"{group}/{name}/joints"] = value["joint_steps"]["mean"]
+  for name, value in result["tracking"].items():
+    out[name], out[f"{name}/std"] = value["mean"], value["std"]
+  out["falls"] = result["falls_per_minute"]["mean"]
+  out["delta"] = result["delta"]["mean"]["mean"]
+  out |= {f"share/{name}": value for name, value in result["delta"]["share"].items()}
+  out |= {f"jitter/{group}": value for group, value in result["jitter"].items()}
+  return out
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_an_independent_implementation_gets_the_same_figures(seed):
+  trajectory = make_trajectory(rollouts=3, envs=4, steps=500, seed=seed)
+  ours = flatten(metrics_of_trajectory(trajectory))
+  theirs = reference.metrics(trajectory)
+  assert ours.keys() == theirs.keys()
+  for name, value in ours.items():
+    assert value == pytest.approx(theirs[name], rel=2e-5, abs=1e-9), name
+
+
+def test_a_stored_trajectory_gives_the_same_json(tmp_path):
+  trajectory = make_trajectory()
+  trajectory.save(tmp_path / "t.npz")
+  loaded = load_trajectory(tmp_path / "t.npz")
+  for name, array in trajectory.arrays.items():
+    np.testing.assert_array_equal(loaded.arrays[name], array)
+  assert loaded.layout == trajectory.layout
+  direct, stored = metrics_of_trajectory(trajectory), metrics_of_trajectory(loaded)
+  assert json.dumps(direct) == json.dumps(stored)
+
+
+def sample(action=(0, 0, 0), vel=(0, 0, 0), torque=(0, 0, 0), fell=False, **changes):
+  def row(values):
+    return torch.tensor([values], dtype=torch.float32)
+
+  values = {
+    "action": row(action),
+    "joint_pos": row((0, 0, 0)),
+    "joint_vel": row(vel),
+    "joint_vel_before": row(vel),
+    "joint_torque": row(torque),
+    "base_velocity": row((0, 0, 0)),
+    "command": row((0, 0, 0)),
+    "fell": torch.tensor([fell]),
+    "timed_out": torch.tensor([False]),
+  }
+  return Sample(**values | changes)
+
+
+def test_values_by_hand():
+  """Two steps of one environment; the first has no action rate and no 20 ms change."""
+  metrics = Metrics(LAYOUT, rollouts=1, envs=1, warmup=0)
+  metrics.add(sample(action=(1, 1, 1), vel=(0, 0, 1.0), torque=(0, 0, 3.0)))
+  metrics.add(sample(action=(1, 1, 2), vel=(0, 0, 1.6), torque=(0, 0, 5.0)))
+  upper = metrics.result()["smoothness"]["upper"]
+  # (2 - 1) · 0.4 / 0.02 = 20 rad/s on one step of two.
+  assert upper["action_rate"]["mean"] == pytest.approx(10.0)
+  # 0.6 / 0.02 = 30 rad/s² on one step of two; nothing within the last substep.
+  assert upper["joint_acc_20ms"]["mean"] == pytest.approx(15.0)
+  assert upper["joint_acc"]["mean"] == 0.0
+  assert upper["joint_vel"]["mean"] == pytest.approx(1.3)
+  assert upper["energy"]["mean"] == pytest.approx((3.0 + 8.0) / 2)
+  violations = metrics.result()["violations"]
+  # 20 > 5 rad/s, 5 > 4 Nm and 1.6 > 1.5 rad/s on the second step.
+  for name in ("action_rate", "joint_torque", "joint_vel"):
+    assert violations["upper"][name]["any_joint"]["mean"] == 0.5
+    assert violations["lower"][name]["any_joint"]["mean"] == 0.0
+
+
+def test_one_joint_of_two_is_half_of_the_joint_steps():
+  metrics = Metrics(LAYOUT, rollouts=1, envs=1, warmup=0)
+  metrics.add(sample(torque=(21.0, 0, 0)))
+  violation = metrics.result()["violations"]["lower"]["joint_torque"]
+  assert violation["any_joint"]["mean"] == 1.0
+  assert violation["joint_steps"]["mean"] == 0.5
+
+
+def test_a_value_at_the_limit_is_no_violation():
+  metrics = Metrics(LAYOUT, rollouts=1, envs=1, warmup=0)
+  metrics.add(sample(torque=(20.0, 0, 4.0)))
+  violations = metrics.result()["violations"]
+  assert violations["lower"]["joint_torque"]["any_joint"]["mean"] == 0.0
+  assert violations["upper"]["joint_torque"]["any_joint"]["mean"] == 0.0
+
+
+def test_steps_after_a_reset_do_not_count():
+  """Warm-up 2: of steps 0 1 2 3* 4 5 6 (* falls) only 2, 3 and 6 count."""
+  metrics = Metrics(LAYOUT, rollouts=1, envs=1, warmup=2)
+  for step in range(7):
+    metrics.add(sample(vel=(0, 0, float(step)), fell=step == 3))
+  result = metrics.result()
+  assert result["smoothness"]["upper"]["joint_vel"]["mean"] == pytest.approx(
+    (2 + 3 + 6) / 3
+  )
+  assert result["counted_share"] == pytest.approx(3 / 7)
+  # One fall in 7 · 0.02 s.
+  assert result["falls_per_minute"]["mean"] == pytest.approx(60 / 0.14)
+
+
+def test_standing_still_is_scored_from_the_commands():
+  command = torch.tensor([[0.5, 0.0, 0.2]])
+  metrics = Metrics(LAYOUT, rollouts=1, envs=1, warmup=0)
+  metrics.add(sample(command=command, base_velocity=command.clone()))
+  result = metrics.result()
+  assert result["tracking"]["return_xy"]["mean"] == pytest.approx(30.0)
+  assert result["standing_still"]["mae_xy"]["mean"] == pytest.approx(0.25)
+  # 30 · exp(-0.25 / 0.25)
+  assert result["standing_still"]["return_xy"]["mean"] == pytest.approx(11.0364, 1e-5)
+
+
+def test_a_broken_environment_is_counted_and_left_out():
+  metrics = Metrics(LAYOUT, rollouts=1, envs=1, warmup=0)
+  metrics.add(sample(vel=(0, 0, 1.0)))
+  metrics.add(sample(vel=(0, 0, float("nan"))))
+  result = metrics.result()
+  assert result["smoothness"]["upper"]["joint_vel"]["mean"] == 1.0
+  assert result["non_finite_steps"] == 1
+
+
+def test_jitter_tells_a_slow_sine_from_a_fast_one():
+  """One joint at 2.5 Hz, one at 10 Hz, one at both with amplitudes 2 and 1: 1/5."""
+  metrics = Metrics(LAYOUT, rollouts=1, envs=1, warmup=0)
+  for step in range(384):
+    slow, fast = np.sin(2 * np.pi * np.array([2.5, 10.0]) * step * 0.02)
+    metrics.add(sample(action=(slow, fast, 2 * slow + fast)))
+  joints = metrics.result()["joints"]
+  assert joints["hip"]["jitter"] == pytest.approx(0.0, abs=1e-3)
+  assert joints["knee"]["jitter"] == pytest.approx(1.0, abs=1e-3)
+  assert joints["elbow"]["jitter"] == pytest.approx(0.2, abs=0.01)
+
+
+def test_the_spectrum_keeps_the_variance():
+  """The density integrates to the variance: a sine of amplitude 1 has 1/2."""
+  metrics = Metrics(LAYOUT, rollouts=1, envs=1, warmup=0)
+  for step in range(512):
+    metrics.add(sample(vel=(0, 0, np.sin(2 * np.pi * 3.125 * step * 0.02))))
+  spectra = metrics.result()["spectra"]
+  density = np.array(spectra["groups"]["upper"]["joint_vel"])
+  assert density.sum() * spectra["frequency_hz"][1] == pytest.approx(0.5, rel=0.01)
+
+
+def test_histograms_hold_every_counted_joint_step():
+  trajectory = make_trajectory()
+  result = metrics_of_trajectory(trajectory)
+  counts = np.array(result["histograms"]["counts"]["lower"]["joint_vel"])
+  assert counts.sum() == trajectory.valid.sum() * 2
+  speed = measure_trajectory(trajectory)["joint_vel"][..., :2][trajectory.valid]
+  assert counts[:40].sum() == (speed < 10.0).sum()
+
+
+def test_a_nan_is_null_in_json():
+  metrics = Metrics(LAYOUT, rollouts=1, envs=1, warmup=5)
+  metrics.add(sample())
+  result = metrics.result()
+  assert result["smoothness"]["upper"]["action_rate"]["mean"] is None
+  assert "NaN" not in json.dumps(result)
