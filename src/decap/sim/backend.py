@@ -1,0 +1,90 @@
+"""Which physics runs: MuJoCo Warp, or C MuJoCo; and how mjlab is made to use it.
+
+This is the one place that patches mjlab: its environment constructs ``Simulation`` by a
+module-level name and takes no other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+from mjlab.envs import manager_based_rl_env
+from mjlab.sim.sim import SimulationCfg
+
+from decap.errors import UserError
+from decap.sim.native import NativeSimulation
+from decap.sim.warp import WarpSimulation
+
+if TYPE_CHECKING:
+  import mujoco
+  from mjlab.entity.variants import VariantMetadata
+
+Backend = Literal["auto", "warp", "native"]
+
+
+def resolve_backend(
+  device: str, backend: Backend = "auto"
+) -> Literal["warp", "native"]:
+  """The backend for a device: C MuJoCo on a CPU, Warp on a GPU, unless asked."""
+  kind = torch.device(device).type
+  if kind not in ("cpu", "cuda"):
+    raise UserError(f"device {device!r} is not supported: use cpu or cuda")
+  if kind == "cuda" and not torch.cuda.is_available():
+    raise UserError(f"device {device!r} was asked for, but no NVIDIA GPU is available")
+  if backend == "auto":
+    return "warp" if kind == "cuda" else "native"
+  if backend not in ("warp", "native"):
+    raise UserError(f"backend {backend!r} is unknown: use auto, warp or native")
+  if backend == "native" and kind == "cuda":
+    raise UserError("the native backend runs on the CPU: use device cpu, or warp")
+  return backend
+
+
+def make_simulation(
+  num_envs: int,
+  cfg: SimulationCfg,
+  model: mujoco.MjModel | None = None,
+  device: str = "cpu",
+  *,
+  spec: mujoco.MjSpec | None = None,
+  variant_info: list[tuple[str, VariantMetadata]] | None = None,
+  backend: Backend = "auto",
+  num_threads: int = 0,
+  split: bool = False,
+) -> NativeSimulation | WarpSimulation:
+  """A simulation of ``num_envs`` copies of a model.
+
+  Args:
+    num_threads: Threads of the native backend; 0 takes every available core.
+    split: Share position work between the closing forward pass and the next substep
+      on Warp (see WarpSimulation). C MuJoCo always runs the whole pass.
+  """
+  if num_envs < 1:
+    raise UserError(f"the number of environments must be positive, not {num_envs}")
+  scene: dict[str, Any] = {"spec": spec, "variant_info": variant_info}
+  if resolve_backend(device, backend) == "native":
+    return NativeSimulation(
+      num_envs, cfg, model, device, **scene, num_threads=num_threads
+    )
+  return WarpSimulation(num_envs, cfg, model, device, **scene, split=split)
+
+
+@contextmanager
+def simulation_backend(backend: Backend = "auto", **options: Any) -> Iterator[None]:
+  """Environments that mjlab builds inside run on this backend.
+
+  ``options`` go to make_simulation. Not for several threads at once.
+  """
+
+  def build(*args: Any, **kwargs: Any) -> NativeSimulation | WarpSimulation:
+    return make_simulation(*args, **kwargs, backend=backend, **options)
+
+  stock = manager_based_rl_env.Simulation
+  manager_based_rl_env.Simulation = build  # type: ignore[misc, assignment]
+  try:
+    yield
+  finally:
+    manager_based_rl_env.Simulation = stock  # type: ignore[misc]

@@ -1,0 +1,272 @@
+"""MuJoCo Warp as mjlab runs it, plus what a control step without waiting needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import mujoco
+import mujoco_warp as mjwarp
+import torch
+import warp as wp
+from mjlab.managers.event_manager import RecomputeLevel
+from mjlab.sim.sim import Simulation, SimulationCfg, _suspend_gc
+from mjlab.sim.sim_data import TorchArray, WarpBridge
+
+from decap.errors import UserError
+
+if TYPE_CHECKING:
+  from mjlab.entity.variants import VariantMetadata
+
+_STATE_FIELDS = (
+  "time",
+  "qpos",
+  "qvel",
+  "act",
+  "qacc_warmstart",
+  "ctrl",
+  "qfrc_applied",
+  "xfrc_applied",
+  "eq_active",
+  "mocap_pos",
+  "mocap_quat",
+  "sensordata",
+  "qacc",
+)
+_INTEGRATORS = {
+  mjwarp.IntegratorType.EULER: mjwarp.euler,
+  mjwarp.IntegratorType.IMPLICIT: mjwarp.implicit,
+  mjwarp.IntegratorType.IMPLICITFAST: mjwarp.implicit,
+}
+
+
+@wp.kernel
+def _zero_columns(
+  chosen: wp.array(dtype=bool),  # type: ignore[valid-type]
+  values: wp.array2d(dtype=float),  # type: ignore[valid-type]
+):
+  world, column = wp.tid()
+  if chosen[column]:
+    values[world, column] = 0.0
+
+
+class WarpSimulation(Simulation):
+  """mjlab's Simulation with whole control steps, masked resets and a split loop.
+
+  A substep computes positions and velocities first, then forces and accelerations, and
+  integrates. mjlab's closing ``forward()`` repeats the first half of the next control
+  step's first substep. With ``split``, ``forward()`` computes that half alone and
+  ``step_many`` begins with the second: the same trajectory for about a quarter less
+  work. Then nobody may write qpos, qvel or the model between ``forward()`` and
+  ``step_many()``; and forces, accelerations and their sensors (contacts too) stay
+  those of the last substep when observations read them, not of the state after it.
+
+  With ``use_cuda_graph`` set to False, every method only launches kernels on Warp's
+  current stream, so a caller may capture a whole control step; see ``use_stream``.
+  """
+
+  def __init__(
+    self,
+    num_envs: int,
+    cfg: SimulationCfg,
+    model: mujoco.MjModel | None = None,
+    device: str = "cuda:0",
+    *,
+    spec: mujoco.MjSpec | None = None,
+    variant_info: list[tuple[str, VariantMetadata]] | None = None,
+    split: bool = False,
+  ):
+    self.split = split
+    # Which half of a substep the data holds: the first of the present state, and any
+    # second one at all.
+    self._positions_current = False
+    self._forces_known = False
+    super().__init__(num_envs, cfg, model, device, spec=spec, variant_info=variant_info)
+
+  # Properties.
+
+  @property
+  def qvel_prev(self) -> torch.Tensor:
+    """Joint-space velocity before the last substep [B, nv]."""
+    return self._qvel_prev
+
+  # Methods.
+
+  def create_graph(self) -> None:
+    super().create_graph()
+    self._positions_current = False
+    self.position_graph = self.force_graph = None
+    if self.use_cuda_graph and self.split:
+      with _suspend_gc(), wp.ScopedDevice(self.wp_device):
+        with wp.ScopedCapture() as capture:
+          self._position_stage()
+        self.position_graph = capture.graph
+        with wp.ScopedCapture() as capture:
+          self._force_stage()
+        self.force_graph = capture.graph
+
+  def recompute_constants(self, level: RecomputeLevel) -> None:
+    super().recompute_constants(level)
+    self._positions_current = False
+
+  def forward(self) -> None:
+    if self.split and self._forces_known:
+      with wp.ScopedDevice(self.wp_device):
+        self._launch(self.position_graph, self._position_stage)
+    else:
+      super().forward()
+    self._positions_current = self._forces_known = True
+
+  def step(self) -> None:
+    super().step()
+    self._positions_current = False
+    self._forces_known = True
+
+  def step_many(self, n: int) -> None:
+    """``n`` substeps with constant controls; see ``qvel_prev``."""
+    with wp.ScopedDevice(self.wp_device), self.nan_guard.watch(self.data):
+      for i in range(n):
+        if i == n - 1:
+          wp.copy(self._qvel_prev_wp, self.wp_data.qvel)
+        self._substep()
+
+  def reset(self, env_ids: torch.Tensor | None = None) -> None:
+    super().reset(env_ids)
+    self._positions_current = False
+
+  def reset_masked(self, mask: torch.Tensor) -> None:
+    """Puts the masked environments [B] at the model's initial state."""
+    self._reset_mask[:] = mask
+    with wp.ScopedDevice(self.wp_device):
+      self._launch(
+        self.reset_graph,
+        lambda: mjwarp.reset_data(
+          self.wp_model, self.wp_data, reset=self._reset_mask_wp
+        ),
+      )
+    self._positions_current = False
+
+  def use_stream(self, stream: torch.cuda.Stream) -> None:
+    """Makes Warp's kernels and writes through ``data`` and ``model`` run on a stream.
+
+    mjlab's arrays remember the stream on which they were first used, and would write
+    there even while another one is being captured.
+    """
+    wp.set_stream(wp.stream_from_torch(stream), self.wp_device)
+    for array in _torch_arrays(self._data_bridge, self._model_bridge):
+      array._torch_stream = stream
+    self._reset_mask._torch_stream = stream
+
+  def overflow(self) -> torch.Tensor:
+    """Shares of constraint and contact capacity in use, [2]; beyond 1 some were lost.
+
+    They are of the last substep: read them after it, before a reset.
+    """
+    data = self.wp_data
+    return torch.stack(
+      (
+        self.data.nefc.max() / data.njmax,
+        self.data.nacon[0] / data.naconmax,
+      )
+    )
+
+  def state_dict(self) -> dict[str, Any]:
+    """The state; expanded fields of ``model`` are to be saved beside it."""
+    return {
+      "fields": {n: getattr(self.data, n).cpu().clone() for n in _STATE_FIELDS},
+      "qvel_prev": self.qvel_prev.cpu().clone(),
+    }
+
+  def load_state_dict(self, state: dict[str, Any]) -> None:
+    """Continues from a saved state; forces and contacts are computed anew."""
+    for name, value in state["fields"].items():
+      array = getattr(self.data, name)
+      if value.shape != array.shape:
+        raise UserError(
+          f"the saved simulation has {name} of shape {tuple(value.shape)}, this one "
+          f"{tuple(array.shape)}: number of environments or model differ"
+        )
+      array[:] = value.to(self.device)
+    self.qvel_prev.copy_(state["qvel_prev"])
+    self._forces_known = False
+    self.forward()
+
+  # Private methods.
+
+  def _finish_init(self) -> None:
+    model = self._mj_model
+    if self.split and model.opt.integrator == mujoco.mjtIntegrator.mjINT_RK4:
+      raise UserError("split physics needs the euler or an implicit integrator")
+    if self.split and model.opt.enableflags & mujoco.mjtEnableBit.mjENBL_SLEEP:
+      raise UserError("split physics does not work with sleeping bodies")
+    needs_forces = torch.zeros(model.nsensordata, dtype=torch.bool)
+    for i in range(model.nsensor):
+      if model.sensor_needstage[i] == mujoco.mjtStage.mjSTAGE_ACC:
+        adr, dim = int(model.sensor_adr[i]), int(model.sensor_dim[i])
+        needs_forces[adr : adr + dim] = True
+    self._force_columns = wp.array(needs_forces.numpy(), dtype=bool)
+    self._position_columns = wp.array((~needs_forces).numpy(), dtype=bool)
+    self._qvel_prev_wp = wp.zeros((self.num_envs, model.nv), dtype=float)
+    self._qvel_prev = wp.to_torch(self._qvel_prev_wp)
+    super()._finish_init()
+
+  def _launch(self, graph: Any, launch: Callable[[], None]) -> None:
+    if self.use_cuda_graph and graph is not None:
+      wp.capture_launch(graph)
+    else:
+      launch()
+
+  def _substep(self) -> None:
+    if not self.split:
+      self._launch(self.step_graph, lambda: mjwarp.step(self.wp_model, self.wp_data))
+    else:
+      if not self._positions_current:
+        self._launch(self.position_graph, self._position_stage)
+      self._launch(self.force_graph, self._force_stage)
+    self._positions_current = False
+    self._forces_known = True
+
+  def _position_stage(self) -> None:
+    """The first half of mujoco_warp.forward: what depends on qpos and qvel alone."""
+    m, d = self.wp_model, self.wp_data
+    energy = m.opt.enableflags & mjwarp.EnableBit.ENERGY
+    mjwarp.fwd_position(m, d, factorize=False)
+    self._zero_sensors(self._position_columns)
+    mjwarp.sensor_pos(m, d)
+    if not energy:
+      d.energy.zero_()
+    elif m.sensor_e_potential == 0:
+      mjwarp.energy_pos(m, d)
+    mjwarp.fwd_velocity(m, d)
+    mjwarp.sensor_vel(m, d)
+    if energy and m.sensor_e_kinetic == 0:
+      mjwarp.energy_vel(m, d)
+
+  def _force_stage(self) -> None:
+    """The second half of mujoco_warp.forward, and the integration."""
+    m, d = self.wp_model, self.wp_data
+    actuated = not m.opt.disableflags & mjwarp.DisableBit.ACTUATION
+    if actuated and m.callback.control:
+      m.callback.control(m, d)
+    mjwarp.fwd_actuation(m, d)
+    mjwarp.fwd_acceleration(m, d, factorize=True)
+    mjwarp.solve(m, d)
+    self._zero_sensors(self._force_columns)
+    mjwarp.sensor_acc(m, d)
+    _INTEGRATORS[m.opt.integrator](m, d)
+
+  def _zero_sensors(self, columns: wp.array) -> None:
+    """Sensors add to what they find; forces must outlive the position stage."""
+    sensordata = self.wp_data.sensordata
+    wp.launch(
+      _zero_columns, dim=sensordata.shape, inputs=[columns], outputs=[sensordata]
+    )
+
+
+def _torch_arrays(*bridges: WarpBridge) -> Iterator[TorchArray]:
+  for bridge in bridges:
+    for value in bridge._wrapped_cache.values():
+      if isinstance(value, TorchArray):
+        yield value
+      elif isinstance(value, WarpBridge):
+        yield from _torch_arrays(value)
