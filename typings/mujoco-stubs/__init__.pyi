@@ -1,0 +1,4 @@
+# mujoco's classes live in compiled modules without type information.
+from typing import Any
+
+def __getattr__(name: str) -> Any: ...
