@@ -1,0 +1,32 @@
+"""``decap list``: tasks, methods and physics backends."""
+
+from __future__ import annotations
+
+import argparse
+
+from decap.methods import METHODS
+
+BACKENDS = {
+  "native": "C MuJoCo on the CPU; nothing to compile (default without a GPU)",
+  "warp": "MuJoCo Warp on an NVIDIA GPU (default with one), or slowly on the CPU",
+}
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+  """No options."""
+
+
+def run(options: argparse.Namespace) -> None:
+  """Print three short tables."""
+  from decap.tasks import TASKS
+
+  methods = {name: method.summary for name, method in METHODS.items()}
+  for title, entries in (
+    ("Tasks", TASKS),
+    ("Methods", methods),
+    ("Backends", BACKENDS),
+  ):
+    print(f"{title}:")
+    for name, summary in entries.items():
+      print(f"  {name:<20} {summary}")
+    print()

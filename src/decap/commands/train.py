@@ -1,0 +1,224 @@
+"""``decap train``: train a policy, or continue a run."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+from pathlib import Path
+
+from decap.commands import checks
+from decap.errors import UserError
+from decap.methods import check_options, get_method
+from decap.rl import checkpoint_files
+from decap.runs import (
+  RunSpec,
+  build_configs,
+  create_run_folder,
+  default_run_folder,
+  load_spec,
+  read_limits,
+  run_folder,
+)
+
+TAKES_OVERRIDES = True
+INTERRUPTED = 130
+"""Exit code after Ctrl-C, as shells expect; the run has been saved."""
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+  """Top-level options; ``--env.…`` and ``--agent.…`` override any config field."""
+  add = parser.add_argument
+  add("--task", metavar="NAME", help="what to learn; see 'decap list'")
+  add("--method", metavar="NAME", help="how (default: decap); see 'decap list'")
+  add("--seed", type=int, help="seed of everything random (default: 1)")
+  add("--num-envs", type=int, metavar="N", help="parallel environments")
+  add("--iterations", type=int, metavar="N", help="train until this iteration")
+  add("--device", default="auto", help="auto, cpu, cuda or cuda:N (default: auto)")
+  add(
+    "--backend",
+    choices=("auto", "warp", "native"),
+    default="auto",
+    help="physics: MuJoCo Warp or C MuJoCo (default: native on the CPU)",
+  )
+  add("--threads", type=int, metavar="N", help="threads of the CPU engine")
+  add("--limits", metavar="FILE", help="YAML or JSON file with limits, by constraint")
+  add(
+    "--feasibility",
+    choices=("none", "cap", "anneal"),
+    help="aid while the policy violates the limits nearly everywhere",
+  )
+  add("--resume", metavar="RUN", help="continue a run folder or checkpoint")
+  add("--init-from", metavar="RUN", help="start from the policy of a run or checkpoint")
+  add("--log-root", metavar="DIR", default="runs", help="where run folders go")
+  add("--run-name", metavar="LABEL", default="", help="label of the run folder")
+  add(
+    "--logger",
+    choices=("tensorboard", "wandb"),
+    default="tensorboard",
+    help="where curves go (wandb writes TensorBoard events too)",
+  )
+  parser.epilog = (
+    "Every config field can be overridden, e.g. --env.termination.kappa 3 "
+    "--agent.algorithm.learning-rate 3e-4. Ctrl-C saves at the next iteration "
+    f"boundary and exits with code {INTERRUPTED}; again quits at once."
+  )
+
+
+def run(options: argparse.Namespace) -> int:
+  """Check everything that can be checked early, then train."""
+  device = checks.check_device(options.device)
+  checks.check_backend(options.backend, device)
+  checks.check_num_envs(options.num_envs, device)
+  checks.check_at_least("--iterations", options.iterations, 1)
+  checks.check_at_least("--threads", options.threads, 1)
+  checks.check_at_least("--seed", options.seed, 0)
+  if options.logger == "wandb":
+    checks.check_installed("wandb", "--logger wandb")
+  spec, checkpoint = _continued(options) if options.resume else (_new(options), None)
+  folder = run_folder(options.resume) if options.resume else None
+  checks.check_writable(folder or options.log_root)
+  init_from = checkpoint_files.resolve(options.init_from) if options.init_from else None
+  finished = train(
+    spec,
+    device=device,
+    backend=options.backend,
+    threads=options.threads,
+    logger=options.logger,
+    folder=folder or default_run_folder(options.log_root, spec, options.run_name),
+    resume=checkpoint,
+    init_from=init_from,
+  )
+  return 0 if finished else INTERRUPTED
+
+
+def train(
+  spec: RunSpec,
+  *,
+  folder: Path,
+  device: str = "cpu",
+  backend: str = "auto",
+  threads: int | None = None,
+  logger: str = "tensorboard",
+  resume: Path | None = None,
+  init_from: Path | None = None,
+  on_iteration=None,
+) -> bool:
+  """Train as described; returns False if the user stopped it.
+
+  The run folder appears only when the configs are checked and the environment stands.
+  """
+  print("Loading torch and mjlab …", flush=True)
+  env_cfg, agent_cfg = build_configs(spec)
+  agent_cfg.logger = logger  # ty: ignore[invalid-assignment]
+  checks.check_torch_device(device)
+  print(
+    f"Building {env_cfg.scene.num_envs} environments of {spec.task} on {device} …",
+    flush=True,
+  )
+  env = make_env(env_cfg, device, backend, threads)
+  from decap.deploy.export import describe
+  from decap.rl.runner import Runner
+
+  method = get_method(spec.method)
+  runner = Runner(
+    env,
+    agent_cfg,
+    folder,
+    info={"run": spec.to_dict(), "policy": describe(env, spec, agent_cfg)},
+    costs=method.costs,
+    schedule=method.schedule(env) if method.schedule else None,
+    on_iteration=on_iteration,
+  )
+  if resume:
+    runner.resume(resume)
+    _check_remaining(runner.iteration, agent_cfg.iterations, folder)
+  elif init_from:
+    runner.init_from(init_from)
+  if not resume:
+    create_run_folder(folder, spec, env_cfg, agent_cfg)
+  print(f"Training {spec.method} on {spec.task}, seed {spec.seed}: {folder}", flush=True)
+  finished = runner.learn()
+  path = runner.save()
+  env.close()
+  _finish(path, folder, finished)
+  return finished
+
+
+def make_env(env_cfg, device: str, backend: str = "auto", threads: int | None = None):
+  """Build the environment, with its config errors as sentences."""
+  import torch
+
+  from decap.envs import ConstrainedEnv
+
+  if device == "cpu":
+    # The engine has its own threads; torch's would only fight with them, and a fixed
+    # number keeps results independent of the machine.
+    torch.set_num_threads(1)
+  env_cfg.backend = backend
+  try:
+    return ConstrainedEnv(env_cfg, device)
+  except ValueError as error:
+    raise UserError(f"The environment cannot be built: {error}") from error
+
+
+def _new(options: argparse.Namespace) -> RunSpec:
+  from decap.tasks import task_names
+
+  if options.task is None:
+    raise UserError(f"--task is missing (there are {', '.join(task_names())}).")
+  if options.task not in task_names():
+    raise UserError(
+      f"Unknown task '{options.task}' (there are {', '.join(task_names())})."
+    )
+  method = get_method(options.method or "decap")
+  if options.feasibility and not method.feasibility:
+    raise UserError(f"Method '{method.name}' does not use --feasibility.")
+  check_options(method, options.overrides)
+  return RunSpec(
+    task=options.task,
+    method=method.name,
+    seed=1 if options.seed is None else options.seed,
+    num_envs=options.num_envs,
+    iterations=options.iterations,
+    feasibility=options.feasibility,
+    limits=read_limits(options.limits) if options.limits else {},
+    overrides=tuple(options.overrides),
+  )
+
+
+def _continued(options: argparse.Namespace) -> tuple[RunSpec, Path]:
+  """Description and checkpoint of a run to continue; only its length may change."""
+  for name in ("task", "method", "seed", "num_envs", "limits", "feasibility"):
+    if getattr(options, name) is not None:
+      raise UserError(
+        f"--{name.replace('_', '-')} cannot change when a run is continued; "
+        "it comes from the run folder."
+      )
+  if options.overrides:
+    raise UserError(f"{options.overrides[0]} cannot change when a run is continued.")
+  if options.init_from:
+    raise UserError("--resume and --init-from exclude each other.")
+  spec = load_spec(options.resume)
+  if options.iterations is not None:
+    spec = dataclasses.replace(spec, iterations=options.iterations)
+  return spec, checkpoint_files.resolve(options.resume)
+
+
+def _check_remaining(done: int, total: int, folder: Path) -> None:
+  if done >= total:
+    raise UserError(
+      f"{folder} has done {done} of {total} iterations; give a larger --iterations."
+    )
+
+
+def _finish(path: Path | None, folder: Path, finished: bool) -> None:
+  from decap.deploy.export import export_checkpoint
+
+  assert path is not None
+  export_checkpoint(path, folder / "policy")
+  print(f"Policy: {folder / 'policy'}")
+  if finished:
+    print(f"Done. Next: decap play {folder}")
+  else:
+    print(f"Stopped and saved. Continue with: decap train --resume {folder}")
+

@@ -1,0 +1,271 @@
+"""From a trained policy to a bundle: the network as ONNX, its description as JSON.
+
+The ONNX graph is built by hand: a normaliser and an MLP are Sub, Div, Gemm and an
+activation, so neither a tracer nor mjlab is needed, and a checkpoint alone is enough.
+"""
+
+from __future__ import annotations
+
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from decap.deploy.bundle import write_bundle
+from decap.errors import UserError
+
+if TYPE_CHECKING:
+  from decap.rl.config import AgentCfg
+  from decap.runs import RunSpec
+
+OPSET = 17
+IR_VERSION = 8  # What runtimes from 2022 on can read.
+
+ACTIVATIONS = {
+  "elu": "Elu",
+  "relu": "Relu",
+  "selu": "Selu",
+  "sigmoid": "Sigmoid",
+  "softplus": "Softplus",
+  "tanh": "Tanh",
+}
+"""rsl_rl's activation → ONNX operator."""
+
+MEANINGS = {
+  "base_ang_vel": "angular velocity of the base in its own frame, rad/s",
+  "projected_gravity": "unit vector of gravity in the frame of the base",
+  "generated_commands": "commanded vx, vy in m/s and yaw rate in rad/s",
+  "joint_pos_rel": "joint positions minus default pose, rad, in joint order",
+  "joint_vel_rel": "joint velocities, rad/s, in joint order",
+  "last_action": "previous action, before scaling, in joint order",
+}
+"""What the terms that robots know mean; others are described by their docstring."""
+
+
+def export_checkpoint(checkpoint: Path, folder: Path) -> dict[str, Any]:
+  """Write the policy of a checkpoint as a bundle; returns its description."""
+  from decap.rl import checkpoint as checkpoints
+
+  state = checkpoints.load(checkpoint)
+  description = state["policy"]
+  network = description["network"]
+  onnx = actor_to_onnx(
+    state["actor_state_dict"], network["activation"], network["normalizer_eps"]
+  )
+  info = {**description, "iteration": state["iter"]}
+  write_bundle(folder, onnx, info)
+  return info
+
+
+def actor_to_onnx(
+  weights: dict[str, torch.Tensor], activation: str, normalizer_eps: float
+) -> bytes:
+  """The deterministic policy as ONNX: obs [N, D] → actions [N, J].
+
+  Args:
+    weights: State dict of the actor, with rsl_rl's names.
+    activation: rsl_rl's name of the activation between layers.
+    normalizer_eps: What the normaliser adds to the standard deviation.
+  """
+  from onnx import TensorProto, checker, helper, numpy_helper
+
+  if activation not in ACTIVATIONS:
+    raise UserError(
+      f"Activation '{activation}' cannot be exported "
+      f"(there are {', '.join(ACTIVATIONS)})."
+    )
+  nodes, constants = [], []
+
+  def constant(name: str, value: torch.Tensor) -> str:
+    array = np.ascontiguousarray(value.detach().cpu().numpy(), np.float32)
+    constants.append(numpy_helper.from_array(array, name))
+    return name
+
+  def add(operator: str, *inputs: str, **attributes) -> str:
+    output = f"{operator.lower()}_{len(nodes)}"
+    nodes.append(helper.make_node(operator, inputs, [output], **attributes))
+    return output
+
+  value = "obs"
+  if "obs_normalizer._mean" in weights:
+    mean, std = (weights[f"obs_normalizer.{name}"] for name in ("_mean", "_std"))
+    value = add("Sub", value, constant("obs_mean", mean))
+    value = add("Div", value, constant("obs_std", std + normalizer_eps))
+  layers = sorted(int(k.split(".")[1]) for k in weights if k.endswith(".weight"))
+  for layer in layers:
+    weight = constant(f"w{layer}", weights[f"mlp.{layer}.weight"])
+    bias = constant(f"b{layer}", weights[f"mlp.{layer}.bias"])
+    value = add("Gemm", value, weight, bias, transB=1)
+    if layer != layers[-1]:
+      value = add(ACTIVATIONS[activation], value)
+  nodes[-1].output[0] = "actions"
+  sizes = {
+    "obs": weights[f"mlp.{layers[0]}.weight"].shape[1],
+    "actions": weights[f"mlp.{layers[-1]}.weight"].shape[0],
+  }
+  ends = {
+    name: helper.make_tensor_value_info(name, TensorProto.FLOAT, ["N", size])
+    for name, size in sizes.items()
+  }
+  graph = helper.make_graph(
+    nodes, "policy", [ends["obs"]], [ends["actions"]], constants
+  )
+  model = helper.make_model(
+    graph,
+    producer_name="decap",
+    opset_imports=[helper.make_opsetid("", OPSET)],
+    ir_version=IR_VERSION,
+  )
+  checker.check_model(model)
+  return model.SerializeToString()
+
+
+def describe(env: Any, spec: RunSpec, agent: AgentCfg) -> dict[str, Any]:
+  """Everything in ``policy.json`` that is known before training, at full precision.
+
+  Args:
+    env: The ConstrainedEnv that the policy is trained in.
+  """
+  joints, action = _joint_action(env)
+  return {
+    "task": spec.task,
+    "method": spec.method,
+    "seed": spec.seed,
+    "robot": _robot(env),
+    "joint_names": joints,
+    "default_joint_pos": _per_joint(action.offset, len(joints)),
+    **_gains(env, joints),
+    "action_scale": _per_joint(action.scale, len(joints)),
+    "observations": _observations(env),
+    "control_dt_s": env.step_dt,
+    "physics_dt_s": env.physics_dt,
+    "command_ranges": _command_ranges(env),
+    "constraints": _constraints(env),
+    "network": {
+      "hidden_dims": list(agent.policy.hidden_dims),
+      "activation": agent.policy.activation,
+      "normalizer_eps": 1e-2,
+    },
+    "versions": _versions(),
+  }
+
+
+def _joint_action(env: Any) -> tuple[list[str], Any]:
+  """Joints in action order and the one joint-position action that moves them."""
+  from mjlab.envs.mdp.actions import JointPositionAction
+
+  terms = [env.action_manager.get_term(n) for n in env.action_manager.active_terms]
+  if len(terms) != 1 or not isinstance(terms[0], JointPositionAction):
+    raise UserError(
+      "Only policies with one joint-position action can be exported, not "
+      f"{[type(term).__name__ for term in terms]}."
+    )
+  return list(terms[0].target_names), terms[0]
+
+
+def _per_joint(value: Any, num_joints: int) -> list[float]:
+  if isinstance(value, torch.Tensor):
+    return value[0].double().cpu().tolist()
+  return [float(value)] * num_joints
+
+
+def _robot(env: Any) -> dict[str, Any]:
+  entity = env.scene[env.cfg.constrained_entity]
+  mass = float(env.sim.mj_model.body_subtreemass[entity.indexing.root_body_id])
+  return {
+    "name": entity.spec.modelname,
+    "dof": len(entity.joint_names),
+    "mass_kg": mass,
+  }
+
+
+def _gains(env: Any, joints: list[str]) -> dict[str, list[float]]:
+  """Gains and torque limits by joint; the actuators' own order is another one."""
+  model = env.sim.mj_model
+  actuators = {}
+  for index in range(model.nu):
+    joint = model.joint(model.actuator_trnid[index, 0]).name.split("/")[-1]
+    actuators[joint] = index
+  ids = [actuators[name] for name in joints]
+  return {
+    "stiffness": model.actuator_gainprm[ids, 0].tolist(),
+    "damping": (-model.actuator_biasprm[ids, 2]).tolist(),
+    "effort_limit": model.actuator_forcerange[ids, 1].tolist(),
+  }
+
+
+def _observations(env: Any) -> list[dict[str, Any]]:
+  """Terms of the actor's observation, as the policy expects them without noise."""
+  manager = env.observation_manager
+  described = []
+  for name, shape in zip(
+    manager.active_terms["actor"], manager.group_obs_term_dim["actor"], strict=True
+  ):
+    cfg = manager.get_term_cfg("actor", name)
+    if cfg.history_length > 1:
+      raise UserError(f"Observation '{name}' has a history, which bundles cannot say.")
+    dim = int(np.prod(shape))
+    scale = 1.0 if cfg.scale is None else cfg.scale
+    func = getattr(cfg.func, "__name__", type(cfg.func).__name__)
+    doc = (cfg.func.__doc__ or name).strip().splitlines()[0]
+    described.append(
+      {
+        "name": name,
+        "dim": dim,
+        "scale": np.broadcast_to(_array(scale), (dim,)).tolist(),
+        "clip": list(cfg.clip) if cfg.clip is not None else None,
+        "function": func,
+        "meaning": MEANINGS.get(func, doc),
+      }
+    )
+  return described
+
+
+def _array(value: Any) -> np.ndarray:
+  if isinstance(value, torch.Tensor):
+    value = value.cpu().numpy()
+  return np.asarray(value, np.float64)
+
+
+def _command_ranges(env: Any) -> dict[str, dict[str, list[float]]]:
+  found: dict[str, dict[str, list[float]]] = {}
+  for name, cfg in env.cfg.commands.items():
+    ranges = getattr(cfg, "ranges", None)
+    fields = vars(ranges) if ranges is not None else {}
+    found[name] = {
+      key: [float(v) for v in value] for key, value in fields.items() if value
+    }
+  return found
+
+
+def _constraints(env: Any) -> dict[str, Any]:
+  """Limits, groups and rule that the policy was trained with."""
+  from decap.constraints.groups import resolve_groups
+
+  cfg, manager = env.cfg, env.constraint_manager
+  joints = list(env.scene[cfg.constrained_entity].joint_names)
+  resolved = resolve_groups(cfg.groups, joints) if cfg.groups else {}
+  return {
+    "groups": {
+      name: {"joint_names": [joints[i] for i in ids], "p_max": cfg.groups[name].p_max}
+      for name, ids in resolved.items()
+    },
+    "limits": {name: term.limits for name, term in manager.cfg.items()},
+    "rule": cfg.termination.rule,
+    "rho": cfg.termination.rho,
+    "kappa": cfg.termination.kappa,
+    "barrier": cfg.termination.barrier,
+  }
+
+
+def _versions() -> dict[str, str]:
+  found = {"python": platform.python_version()}
+  for package in ("decap", "mjlab", "mujoco", "rsl-rl-lib", "torch"):
+    try:
+      found[package] = version(package)
+    except PackageNotFoundError:
+      continue
+  return found

@@ -1,0 +1,260 @@
+"""The methods side by side: each is a few lines over the same task.
+
+A method edits the configs of environment and agent. The environment reports all
+constraint values whatever the method; the method decides what they cost. Importing
+this file imports neither torch nor mjlab.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Literal
+
+from decap.errors import UserError
+
+if TYPE_CHECKING:
+  from decap.envs.constrained_env import ConstrainedEnv, ConstrainedEnvCfg
+  from decap.rl.config import AgentCfg, PpoCfg
+
+Edit = Callable[["ConstrainedEnvCfg", "AgentCfg"], None]
+Schedule = Callable[[float], None]
+"""Called before every iteration with the share of the run that is done, in [0, 1)."""
+
+METHOD_OPTIONS = (
+  "env.termination.*",
+  "env.feasibility.*",
+  "env.groups.*.p-max",
+  "agent.algorithm.survival",
+  "agent.algorithm.reward-rule",
+  "agent.algorithm.class-name",
+)
+"""Options that belong to methods; the others belong to every run."""
+
+_SURVIVAL_OPTIONS = (
+  "env.termination.scale-*",
+  "env.feasibility.*",
+  "env.groups.*.p-max",
+  "agent.algorithm.reward-rule",
+)
+_BARRIER_OPTIONS = ("env.termination.rho", "env.termination.kappa")
+
+
+@dataclass(frozen=True)
+class Method:
+  """A named way to train: edits of the configs, and the options that it uses."""
+
+  name: str
+  summary: str
+  """One line for `decap list`."""
+  edit: Edit
+  """Changes the configs of environment and agent in place."""
+  uses: tuple[str, ...] = ()
+  """Patterns of METHOD_OPTIONS that have an effect; others are refused."""
+  feasibility: bool = False
+  """Whether `--feasibility` makes sense: only where δ̄ ends returns."""
+  costs: Literal["rows", "terms"] = "rows"
+  """Which indicator costs the algorithm sees: one per quantity and body group, or one
+  per quantity over the whole body."""
+  schedule: Callable[[ConstrainedEnv], Schedule] | None = None
+  """Makes a function that changes the environment between iterations."""
+
+
+def get_method(name: str) -> Method:
+  """The method of that name."""
+  if name not in METHODS:
+    raise UserError(f"Unknown method '{name}' (there are {', '.join(METHODS)}).")
+  return METHODS[name]
+
+
+def check_options(method: Method, overrides: list[str]) -> None:
+  """Refuse overrides that the method would ignore.
+
+  Args:
+    overrides: Command-line tokens such as ``["--env.termination.kappa", "3"]``.
+  """
+  for token in overrides:
+    if not token.startswith("--"):
+      continue
+    option = token[2:].split("=")[0].replace("_", "-")
+    owned = any(fnmatchcase(option, pattern) for pattern in METHOD_OPTIONS)
+    if owned and not any(fnmatchcase(option, pattern) for pattern in method.uses):
+      raise UserError(f"Method '{method.name}' does not use --{option}.")
+
+
+# Edits.
+
+
+def _whole_body_rl(env: ConstrainedEnvCfg, agent: AgentCfg) -> None:
+  from mjlab.envs import mdp
+  from mjlab.managers import RewardTermCfg
+
+  env.rewards["action_rate_l2"] = RewardTermCfg(mdp.action_rate_l2, weight=-0.01)
+
+
+def _smoothness_rewards(env: ConstrainedEnvCfg, agent: AgentCfg) -> None:
+  from mjlab.envs import mdp
+  from mjlab.managers import RewardTermCfg
+
+  env.rewards["action_rate_l2"] = RewardTermCfg(mdp.action_rate_l2, weight=-0.01)
+  env.rewards["action_acc_l2"] = RewardTermCfg(mdp.action_acc_l2, weight=-0.05)
+
+
+def _lcp(env: ConstrainedEnvCfg, agent: AgentCfg) -> None:
+  from decap.rl.config import LcpCfg
+
+  agent.algorithm = _algorithm(LcpCfg, agent, gradient_penalty_coef=0.002)
+
+
+def _cat(env: ConstrainedEnvCfg, agent: AgentCfg) -> None:
+  _lower_limits_everywhere(env)
+  env.termination.rule = "cat"
+  env.termination.scale_floor_abs = 1e-6
+  agent.algorithm.survival = True
+  agent.algorithm.reward_rule = "scale-clip"
+
+
+def _n_ipo(env: ConstrainedEnvCfg, agent: AgentCfg) -> None:
+  from decap.rl.config import NIpoCfg
+
+  _lower_limits_everywhere(env)
+  agent.algorithm = _algorithm(
+    NIpoCfg, agent, cost_limit=0.01, threshold_margin=0.02, barrier_t=50.0
+  )
+
+
+def _ppo_lagrangian(env: ConstrainedEnvCfg, agent: AgentCfg) -> None:
+  from decap.rl.config import LagrangianCfg
+
+  agent.algorithm = _algorithm(LagrangianCfg, agent, cost_limit=0.01)
+
+
+def _decap(env: ConstrainedEnvCfg, agent: AgentCfg) -> None:
+  set_feasibility(env, "cap")
+  agent.algorithm.survival = True
+  agent.algorithm.reward_rule = "clip"
+
+
+def _decap_no_barrier(env: ConstrainedEnvCfg, agent: AgentCfg) -> None:
+  _decap(env, agent)
+  env.termination.barrier = False
+
+
+def _decap_exact(env: ConstrainedEnvCfg, agent: AgentCfg) -> None:
+  env.termination.scale_floor_abs = 1e-6
+  agent.algorithm.survival = True
+  agent.algorithm.reward_rule = "raw"
+
+
+# Their parts.
+
+
+def set_feasibility(
+  env: ConstrainedEnvCfg, kind: Literal["none", "cap", "anneal"]
+) -> None:
+  """Choose the aid that keeps a useful horizon while the policy is infeasible."""
+  from decap.constraints.feasibility import FeasibilityCfg
+
+  env.feasibility = None if kind == "none" else FeasibilityCfg(kind=kind)
+
+
+def _lower_limits_everywhere(env: ConstrainedEnvCfg) -> None:
+  """The paper's whole-body baselines: the lower body's limits and one p_max.
+
+  The groups stay, so that all methods log the same rows.
+  """
+  for name, term in env.constraints.items():
+    if isinstance(term.limits, dict):
+      if "lower" not in term.limits:
+        raise UserError(
+          f"This method takes the limits of the group 'lower' for the whole body, but "
+          f"constraint '{name}' has none."
+        )
+      term.limits = {group: term.limits["lower"] for group in term.limits}
+  for group in env.groups.values():
+    group.p_max = 0.25
+
+
+def _cat_schedule(env: ConstrainedEnv) -> Schedule:
+  """p_max rises from a fifth of its value, linearly in the expected lifetime 1/p."""
+  manager = env.constraint_manager
+  final = manager.p_max.clone()
+
+  def set_p_max(progress: float) -> None:
+    manager.p_max.copy_(final / (5.0 - 4.0 * progress))
+
+  return set_p_max
+
+
+def _algorithm(cls: type[PpoCfg], agent: AgentCfg, **values: float) -> PpoCfg:
+  """The agent's PPO settings as a config of another algorithm."""
+  shared = {
+    field.name: getattr(agent.algorithm, field.name)
+    for field in dataclasses.fields(agent.algorithm)
+    if field.name != "class_name"
+  }
+  return cls(**shared, **values)
+
+
+METHODS = {
+  method.name: method
+  for method in (
+    Method(
+      "whole-body-rl",
+      "plain PPO with a first-order action-rate reward",
+      _whole_body_rl,
+    ),
+    Method(
+      "smoothness-rewards",
+      "plain PPO with first- and second-order action-rate rewards",
+      _smoothness_rewards,
+    ),
+    Method(
+      "lcp",
+      "Lipschitz-constrained policy: a penalty on the policy's gradient",
+      _lcp,
+    ),
+    Method(
+      "cat",
+      "constraints as terminations: lower limits for the whole body, linear rule",
+      _cat,
+      uses=_SURVIVAL_OPTIONS,
+      feasibility=True,
+      schedule=_cat_schedule,
+    ),
+    Method(
+      "n-ipo",
+      "interior-point PPO: cost critics and a log barrier, whole-body limits",
+      _n_ipo,
+      costs="terms",
+    ),
+    Method(
+      "ppo-lagrangian",
+      "cost critics and one multiplier per quantity and body group",
+      _ppo_lagrangian,
+    ),
+    Method(
+      "decap-no-barrier",
+      "DeCap without the soft barrier below the limits",
+      _decap_no_barrier,
+      uses=_SURVIVAL_OPTIONS,
+      feasibility=True,
+    ),
+    Method(
+      "decap",
+      "decoupled limits, soft barrier, survival-adjusted returns",
+      _decap,
+      uses=(*_SURVIVAL_OPTIONS, *_BARRIER_OPTIONS),
+      feasibility=True,
+    ),
+    Method(
+      "decap-exact",
+      "the paper's equations and nothing else: no reward clip, no feasibility aid",
+      _decap_exact,
+      uses=(*_BARRIER_OPTIONS, "env.groups.*.p-max", "env.termination.scale-decay"),
+    ),
+  )
+}
+"""All methods by name."""

@@ -1,0 +1,46 @@
+"""Where checkpoints lie in a run folder. Imports nothing heavy."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from decap.errors import UserError
+
+FOLDER = "checkpoints"
+_NAME = re.compile(r"model_(\d+)\.pt")
+
+
+def path_for(run_dir: Path, iteration: int) -> Path:
+  """Path of the checkpoint written after `iteration` iterations."""
+  return run_dir / FOLDER / f"model_{iteration}.pt"
+
+
+def list_checkpoints(run_dir: Path) -> list[tuple[int, Path]]:
+  """Checkpoints of a run folder as (iteration, path), oldest first."""
+  found = []
+  for path in (run_dir / FOLDER).glob("model_*.pt"):
+    if match := _NAME.fullmatch(path.name):
+      found.append((int(match[1]), path))
+  return sorted(found)
+
+
+def resolve(run_or_checkpoint: str | Path) -> Path:
+  """Path of a checkpoint, given itself or its run folder (the latest one then)."""
+  path = Path(run_or_checkpoint)
+  if path.is_file():
+    return path
+  if not path.is_dir():
+    raise UserError(f"There is no run folder or checkpoint {path}.")
+  checkpoints = list_checkpoints(path)
+  if not checkpoints:
+    raise UserError(f"{path} has no checkpoint in its folder '{FOLDER}'.")
+  return checkpoints[-1][1]
+
+
+def prune(run_dir: Path, keep: int) -> None:
+  """Delete all but the `keep` newest checkpoints, and what a kill left half-written."""
+  for _, path in list_checkpoints(run_dir)[:-keep]:
+    path.unlink(missing_ok=True)
+  for leftover in (run_dir / FOLDER).glob(".model_*.pt.*"):
+    leftover.unlink(missing_ok=True)

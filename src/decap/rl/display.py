@@ -1,0 +1,165 @@
+"""What a user sees while a policy trains: a live panel, or one line per iteration."""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import dataclass
+from typing import TextIO
+
+Log = dict[str, float]
+
+
+@dataclass(frozen=True)
+class Progress:
+  """Where a run stands after an iteration."""
+
+  iteration: int
+  total: int
+  steps_per_s: float
+  """Environment steps per second of this iteration, learning included."""
+  left_s: float
+  """Estimated seconds until the run is done."""
+
+
+class PlainDisplay:
+  """One line per iteration, for log files and pipes."""
+
+  def __init__(self, stream: TextIO | None = None):
+    self._stream = stream or sys.stdout
+
+  def __enter__(self) -> PlainDisplay:
+    return self
+
+  def __exit__(self, *_) -> None:
+    pass
+
+  def update(self, progress: Progress, log: Log) -> None:
+    """Show the iteration that has just ended."""
+    digits = len(str(progress.total))
+    parts = [f"{progress.iteration:>{digits}}/{progress.total}"]
+    parts += [f"{name} {value}" for name, value in headline(log)]
+    worst = max(violations(log).items(), key=lambda item: item[1], default=None)
+    if worst:
+      parts.append(f"worst {worst[0]} {worst[1]:.1%}")
+    parts.append(f"{progress.steps_per_s:.0f} steps/s")
+    parts.append(f"left {duration(progress.left_s)}")
+    self.message("  ".join(parts))
+
+  def message(self, text: str) -> None:
+    """Show a line that stays."""
+    print(text, file=self._stream, flush=True)
+
+
+class LiveDisplay:
+  """A progress bar and a table of the constraints, redrawn in place."""
+
+  def __init__(self):
+    from rich.console import Console
+    from rich.live import Live
+
+    self._console = Console()
+    self._live = Live(console=self._console, auto_refresh=False)
+
+  def __enter__(self) -> LiveDisplay:
+    self._live.start()
+    return self
+
+  def __exit__(self, *_) -> None:
+    self._live.stop()
+
+  def update(self, progress: Progress, log: Log) -> None:
+    """Show the iteration that has just ended."""
+    from rich.console import Group
+    from rich.progress_bar import ProgressBar
+    from rich.table import Table
+
+    bar = Table.grid(padding=(0, 1))
+    bar.add_row(
+      f"{progress.iteration}/{progress.total}",
+      ProgressBar(total=progress.total, completed=progress.iteration, width=40),
+      f"left {duration(progress.left_s)}",
+      f"{progress.steps_per_s:.0f} steps/s",
+    )
+    line = "   ".join(f"{name} [bold]{value}[/bold]" for name, value in headline(log))
+    self._live.update(Group(bar, line, _constraint_grid(log)), refresh=True)
+
+  def message(self, text: str) -> None:
+    """Show a line that stays, above the panel."""
+    self._console.print(text, markup=False, highlight=False)
+
+
+def make_display() -> PlainDisplay | LiveDisplay:
+  """Live on a terminal, plain lines otherwise."""
+  return LiveDisplay() if sys.stdout.isatty() else PlainDisplay()
+
+
+def headline(log: Log) -> list[tuple[str, str]]:
+  """The few numbers that tell how a run is doing, as (name, text)."""
+  found = []
+  for name, key, text in (
+    ("episode", "Train/episode_length", "{:.0f} steps"),
+    ("reward", "Train/reward", "{:.2f}"),
+    ("error", tracking_error(log), "{:.2f} m/s"),
+    ("δ̄", "Constraint/delta", "{:.3f}"),
+  ):
+    if key in log:
+      found.append((name, text.format(log[key])))
+  return found
+
+
+def tracking_error(log: Log) -> str | None:
+  """Name of the logged error of the commanded planar velocity, if there is one."""
+  names = (k for k in log if k.startswith("Metrics/") and k.endswith("error_vel_xy"))
+  return next(names, None)
+
+
+def violations(log: Log) -> dict[str, float]:
+  """Constraint row → share of steps with at least one joint above its limit."""
+  prefix, suffix = "Constraint/", "/violation"
+  return {
+    key[len(prefix) : -len(suffix)]: value
+    for key, value in log.items()
+    if key.startswith(prefix) and key.endswith(suffix)
+  }
+
+
+def duration(seconds: float) -> str:
+  """Seconds as h:mm:ss."""
+  seconds = int(seconds)
+  return f"{seconds // 3600}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
+
+
+def _constraint_grid(log: Log):
+  from rich.table import Table
+
+  table = Table(box=None, header_style="dim")
+  table.add_column("constraint")
+  for column in ("mean", "max", "violated", "decides δ̄"):
+    table.add_column(column, justify="right")
+  for row, violated in violations(log).items():
+    table.add_row(
+      row,
+      f"{log.get(f'Constraint/{row}/mean', 0.0):.2f}",
+      f"{log.get(f'Constraint/{row}/max', 0.0):.1f}",
+      f"{violated:.1%}",
+      f"{log.get(f'Constraint/{row}/share', 0.0):.0%}",
+    )
+  return table
+
+
+class Stopwatch:
+  """Times of the parts of an iteration, and the time left of a run."""
+
+  def __init__(self):
+    self._start = self._last = time.perf_counter()
+
+  def lap(self) -> float:
+    """Seconds since the last lap."""
+    now = time.perf_counter()
+    lap, self._last = now - self._last, now
+    return lap
+
+  def left(self, done: int, remaining: int) -> float:
+    """Seconds that `remaining` iterations will take if they are like the `done` ones."""
+    return (self._last - self._start) / done * remaining

@@ -1,0 +1,328 @@
+"""Our own training loop: rollout, returns, update, log, checkpoint.
+
+Everything that a run needs to go on bit for bit on the CPU engine is in a checkpoint:
+environment, algorithm, last observation, random number generators and counters. The
+loop reads from the device once per iteration, when it logs.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from decap.errors import UserError
+from decap.rl import checkpoint, checkpoint_files
+from decap.rl.config import AgentCfg, build_algorithm
+from decap.rl.display import Progress, Stopwatch, make_display, violations
+
+KEEP_CHECKPOINTS = 5
+INFEASIBLE_AFTER = 50
+"""Iterations in a row at which a limit is violated at every step before we say so."""
+
+OnIteration = Callable[[int, dict[str, float]], None]
+
+
+class Runner:
+  """Trains one agent in one environment.
+
+  Args:
+    env: A ConstrainedEnv, or anything with its interface.
+    cfg: The agent.
+    run_dir: Where checkpoints and events go; None writes nothing.
+    info: Plain data to keep in every checkpoint, such as the run's description.
+    costs: One indicator cost per constraint row, or one per quantity.
+    schedule: Called before every iteration with the share of the run that is done.
+    on_iteration: Called after every iteration with its number and log.
+  """
+
+  def __init__(
+    self,
+    env: Any,
+    cfg: AgentCfg,
+    run_dir: Path | None = None,
+    *,
+    info: dict[str, Any] | None = None,
+    costs: str = "rows",
+    schedule: Callable[[float], None] | None = None,
+    on_iteration: OnIteration | None = None,
+  ):
+    self.env = env
+    self.cfg = cfg
+    self.run_dir = run_dir
+    self.info = info or {}
+    self.device = str(env.device)
+    self.iteration = 0
+    self._schedule = schedule
+    self._on_iteration = on_iteration
+    self._stop = False
+    self._infeasible: dict[str, int] = {}
+    self._cost_columns = _cost_columns(env.constraint_manager.cost_names, costs)
+    self._cost_index = [
+      torch.tensor(columns, device=self.device)
+      for columns in self._cost_columns.values()
+    ]
+    # The environment's construction draws numbers too; seed again, so that a run does
+    # not depend on how many.
+    obs, _ = env.reset(seed=cfg.seed)
+    self.obs = {name: value.clone() for name, value in obs.items()}
+    self.alg = build_algorithm(
+      cfg,
+      self.obs,
+      env.action_manager.total_action_dim,
+      action_names(env),
+      tuple(self._cost_columns),
+      env.num_envs,
+      self.device,
+      action_groups=_action_groups(env),
+    )
+    self.alg.train_mode()
+
+  # Training.
+
+  def learn(self) -> bool:
+    """Train until `cfg.iterations`; returns False if Ctrl-C ended it earlier.
+
+    The first Ctrl-C (or SIGTERM) saves at the next iteration boundary and returns; a
+    second one quits at once.
+    """
+    if self.iteration == 0:
+      self._spread_episodes()
+    total, first = self.cfg.iterations, self.iteration
+    watch = Stopwatch()
+    with self._writer() as writer, make_display() as display, self._interrupts(display):
+      while self.iteration < total and not self._stop:
+        log = self._iterate(watch)
+        self.iteration += 1
+        done = self.iteration - first
+        steps = self.env.num_envs * self.cfg.num_steps_per_env
+        seconds = log["Perf/collection_time"] + log["Perf/learning_time"]
+        log["Perf/total_fps"] = steps / seconds
+        left_s = watch.left(done, total - self.iteration)
+        progress = Progress(self.iteration, total, steps / seconds, left_s)
+        display.update(progress, log)
+        writer(log, self.iteration)
+        for warning in self._infeasible_limits(log):
+          display.message(warning)
+        if self._on_iteration:
+          self._on_iteration(self.iteration, log)
+        ended = self._stop or self.iteration == total
+        if ended or self.iteration % self.cfg.save_interval == 0:
+          self.save()
+    return not self._stop
+
+  def rollout_step(self) -> None:
+    """One control step of policy and environment, stored for the update.
+
+    Reads and writes fixed buffers only, so that it can be recorded as a CUDA graph.
+    """
+    actions = self.alg.act(self.obs)
+    obs, rewards, terminated, time_outs, extras = self.env.step(actions)
+    constraints = extras["constraints"]
+    self.alg.process_env_step(
+      obs,
+      rewards,
+      terminated | time_outs,
+      {
+        "time_outs": time_outs,
+        "constraints": {**constraints, "costs": self._costs(constraints["costs"])},
+      },
+    )
+    for name, value in obs.items():
+      self.obs[name].copy_(value)
+
+  # Checkpoints.
+
+  def state_dict(self) -> dict[str, Any]:
+    """Everything that is needed to continue."""
+    return {
+      **self.alg.state_dict(),
+      "iter": self.iteration,
+      # Where mjlab's runner looks for it.
+      "infos": {"env_state": {"common_step_counter": self.env.common_step_counter}},
+      "env": self.env.state_dict(),
+      "obs": self.obs,
+      "rng": checkpoint.rng_state(),
+      "device": self.device,
+      "infeasible": self._infeasible,
+      **self.info,
+    }
+
+  def save(self) -> Path | None:
+    """Write a checkpoint and delete old ones; returns its path."""
+    if self.run_dir is None:
+      return None
+    path = checkpoint_files.path_for(self.run_dir, self.iteration)
+    checkpoint.save(path, self.state_dict())
+    checkpoint_files.prune(self.run_dir, KEEP_CHECKPOINTS)
+    return path
+
+  def resume(self, path: Path) -> None:
+    """Continue where a checkpoint was written."""
+    state = checkpoint.load(path, self.device)
+    try:
+      self.alg.load_state_dict(state)
+      self.env.load_state_dict(state["env"])
+      for name, value in self.obs.items():
+        value.copy_(state["obs"][name])
+    except (KeyError, ValueError, RuntimeError) as error:
+      raise UserError(
+        f"{path} does not fit this run: {str(error).splitlines()[0]}."
+      ) from error
+    self.iteration = state["iter"]
+    self._infeasible = dict(state["infeasible"])
+    checkpoint.set_rng_state(state["rng"])
+
+  def init_from(self, path: Path) -> None:
+    """Start from the networks and normalisers of a checkpoint, and nothing else."""
+    state = checkpoint.load(path, self.device)
+    try:
+      self.alg.actor.load_state_dict(state["actor_state_dict"])
+      self.alg.critic.load_state_dict(state["critic_state_dict"])
+    except (KeyError, ValueError, RuntimeError) as error:
+      raise UserError(
+        f"The networks of {path} do not fit this task and agent: "
+        f"{str(error).splitlines()[0]}"
+      ) from error
+
+  # Private methods.
+
+  def _iterate(self, watch: Stopwatch) -> dict[str, float]:
+    if self._schedule:
+      self._schedule(self.iteration / self.cfg.iterations)
+    watch.lap()
+    with torch.no_grad():
+      for _ in range(self.cfg.num_steps_per_env):
+        self.rollout_step()
+      self.alg.compute_returns(self.obs)
+    collected = watch.lap()
+    losses = self.alg.update()
+    self.env.between_iterations()
+    log = self.env.flush_log()
+    # One copy to the host for all losses.
+    values = torch.stack([torch.as_tensor(v).float() for v in losses.values()]).tolist()
+    for name, value in zip(losses, values, strict=True):
+      log[name if "/" in name else f"Loss/{name}"] = value
+    log["Perf/collection_time"] = collected
+    log["Perf/learning_time"] = watch.lap()
+    return log
+
+  def _costs(self, costs: torch.Tensor) -> torch.Tensor:
+    """Costs as the algorithm sees them. # [B, rows] -> [B, K]"""
+    if len(self._cost_index) == costs.shape[1]:
+      return costs
+    return torch.stack([costs[:, i].amax(1) for i in self._cost_index], dim=1)
+
+  def _spread_episodes(self) -> None:
+    """Start the environments at random ages, so that they do not time out together."""
+    length = self.env.episode_length_buf
+    length.copy_(torch.randint_like(length, high=int(self.env.max_episode_length)))
+
+  def _infeasible_limits(self, log: dict[str, float]) -> list[str]:
+    """Warnings about limits that no step has respected for long, once each."""
+    warnings = []
+    for row, rate in violations(log).items():
+      self._infeasible[row] = self._infeasible.get(row, 0) + 1 if rate >= 0.999 else 0
+      if self._infeasible[row] == INFEASIBLE_AFTER:
+        mean, peak = (log[f"Constraint/{row}/{key}"] for key in ("mean", "max"))
+        warnings.append(
+          f"Warning: the limit of {row} was exceeded at every step of the last "
+          f"{INFEASIBLE_AFTER} iterations (measured mean {mean:.3g}, max {peak:.3g}): "
+          "it may be infeasible."
+        )
+    return warnings
+
+  def _writer(self) -> _Writer:
+    return _Writer(self.run_dir, self.cfg, self.iteration)
+
+  def _interrupts(self, display) -> _Interrupts:
+    def stop() -> None:
+      self._stop = True
+      display.message("Stopping after this iteration; Ctrl-C again quits at once.")
+
+    return _Interrupts(stop)
+
+
+class _Writer:
+  """Curves: TensorBoard events, and W&B as well if asked for."""
+
+  def __init__(self, run_dir: Path | None, cfg: AgentCfg, iteration: int):
+    self._writer = None
+    if run_dir is None:
+      return
+    if cfg.logger == "wandb":
+      from rsl_rl.utils.wandb_log_writer import WandbLogWriter
+
+      self._writer = WandbLogWriter(str(run_dir), cfg.wandb_project)
+    else:
+      from torch.utils.tensorboard import SummaryWriter
+
+      # What an interrupted run logged after its last checkpoint is logged again.
+      purge = iteration + 1 if iteration else None
+      self._writer = SummaryWriter(str(run_dir), purge_step=purge, flush_secs=10)
+
+  def __enter__(self) -> _Writer:
+    return self
+
+  def __exit__(self, *_) -> None:
+    if self._writer is not None:
+      self._writer.close()
+      if hasattr(self._writer, "stop"):
+        self._writer.stop()
+
+  def __call__(self, log: dict[str, float], iteration: int) -> None:
+    if self._writer is not None:
+      for name, value in log.items():
+        self._writer.add_scalar(name, value, iteration)
+
+
+class _Interrupts:
+  """First SIGINT or SIGTERM calls `stop`; a second SIGINT is a KeyboardInterrupt."""
+
+  def __init__(self, stop: Callable[[], None]):
+    self._call = stop
+    self._old: dict[int, Any] = {}
+
+  def __enter__(self) -> _Interrupts:
+    # Python lets only the main thread set handlers.
+    if threading.current_thread() is threading.main_thread():
+      for number in (signal.SIGINT, signal.SIGTERM):
+        self._old[number] = signal.signal(number, self._handle)
+    return self
+
+  def __exit__(self, *_) -> None:
+    for number, handler in self._old.items():
+      signal.signal(number, handler)
+
+  def _handle(self, number: int, frame: Any) -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    self._call()
+
+
+def action_names(env: Any) -> tuple[str, ...]:
+  """Joint that each action moves, in the order of the action vector."""
+  terms = env.action_manager.active_terms
+  return tuple(
+    name for term in terms for name in env.action_manager.get_term(term).target_names
+  )
+
+
+def _action_groups(env: Any) -> dict[str, list[int]]:
+  """Body group → indices of the actions that move its joints."""
+  from decap.constraints.groups import resolve_groups
+
+  groups = env.constraint_manager.groups
+  return resolve_groups(groups, action_names(env)) if groups else {}
+
+
+def _cost_columns(rows: tuple[str, ...], costs: str) -> dict[str, list[int]]:
+  """Cost name → columns of the environment's costs whose maximum it is."""
+  columns: dict[str, list[int]] = {}
+  for index, row in enumerate(rows):
+    name = row.split("/")[0] if costs == "terms" else row
+    columns.setdefault(name, []).append(index)
+  return columns

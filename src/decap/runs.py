@@ -1,0 +1,238 @@
+"""Runs: what was asked for, the configs that follow from it, and the run folder.
+
+A run is described by plain data (task, method, seed, overrides), which is written
+beside its results. Playing, exporting or continuing it rebuilds the same configs from
+that description; nothing is unpickled. Importing this file is cheap.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import io
+import json
+import os
+import tempfile
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from decap.errors import UserError
+from decap.methods import check_options, get_method, set_feasibility
+
+if TYPE_CHECKING:
+  from decap.envs.constrained_env import ConstrainedEnvCfg
+  from decap.rl.config import AgentCfg
+
+RUN_FILE = "params/run.json"
+
+
+@dataclass(frozen=True)
+class RunSpec:
+  """All that decides the configs of a run."""
+
+  task: str
+  method: str
+  seed: int = 1
+  num_envs: int | None = None
+  """Number of environments; None is the task's."""
+  iterations: int | None = None
+  """Number of iterations; None is the task's."""
+  feasibility: Literal["none", "cap", "anneal"] | None = None
+  """Feasibility aid; None is the method's."""
+  limits: dict[str, Any] = dataclasses.field(default_factory=dict)
+  """Limits that replace the task's: constraint → number, or group → number."""
+  overrides: tuple[str, ...] = ()
+  """Command-line tokens such as ``("--env.termination.kappa", "3")``."""
+
+  def to_dict(self) -> dict[str, Any]:
+    """Plain data, for JSON files and checkpoints."""
+    return {**dataclasses.asdict(self), "overrides": list(self.overrides)}
+
+  @staticmethod
+  def from_dict(data: dict[str, Any]) -> RunSpec:
+    """Inverse of `to_dict`."""
+    known = {field.name for field in dataclasses.fields(RunSpec)}
+    values = {key: value for key, value in data.items() if key in known}
+    return RunSpec(**{**values, "overrides": tuple(data["overrides"])})
+
+
+def build_configs(
+  spec: RunSpec, *, play: bool = False
+) -> tuple[ConstrainedEnvCfg, AgentCfg]:
+  """Configs of environment and agent: task, limits, method, then overrides.
+
+  Limits come before the method, since whole-body methods spread the lower ones.
+
+  Args:
+    play: The task's play variant: endless episodes, no noise, no pushes.
+  """
+  from decap.tasks import agent_cfg, env_cfg
+
+  method = get_method(spec.method)
+  check_options(method, list(spec.overrides))
+  env = env_cfg(spec.task, play=play)
+  agent = agent_cfg(spec.task)
+  _apply_limits(env, spec.limits)
+  method.edit(env, agent)
+  if spec.feasibility is not None:
+    if not method.feasibility:
+      raise UserError(f"Method '{method.name}' does not use --feasibility.")
+    set_feasibility(env, spec.feasibility)
+  env.seed = agent.seed = spec.seed
+  if spec.num_envs is not None and not play:
+    env.scene.num_envs = spec.num_envs
+  if spec.iterations is not None:
+    agent.iterations = spec.iterations
+  return _apply_overrides(env, agent, spec.overrides)
+
+
+def read_limits(path: str | Path) -> dict[str, Any]:
+  """Read a YAML or JSON file of limits: constraint → number, or group → number."""
+  import yaml
+
+  try:
+    data = yaml.safe_load(Path(path).read_text())
+  except OSError as error:
+    raise UserError(f"Cannot read the limits file {path}: {error.strerror}.") from error
+  except (yaml.YAMLError, UnicodeDecodeError) as error:
+    raise UserError(f"{path} is neither YAML nor JSON.") from error
+  if not isinstance(data, dict):
+    raise UserError(f"{path} must map constraints to limits.")
+  data = data.get("limits", data)
+  for name, limits in data.items():
+    for group, limit in (limits if isinstance(limits, dict) else {"": limits}).items():
+      where = f"{name}/{group}".rstrip("/")
+      if isinstance(limit, bool) or not isinstance(limit, (int, float)) or limit <= 0:
+        raise UserError(
+          f"{path}: the limit of '{where}' must be above 0, not {limit!r}."
+        )
+  return data
+
+
+def load_spec(run: str | Path) -> RunSpec:
+  """Description of a run, given its folder or one of its checkpoints."""
+  path = run_folder(run) / RUN_FILE
+  try:
+    return RunSpec.from_dict(json.loads(path.read_text()))
+  except OSError as error:
+    raise UserError(f"{run} is not a run folder: it has no {RUN_FILE}.") from error
+  except (ValueError, TypeError, KeyError) as error:
+    raise UserError(f"{path} is damaged: {error}.") from error
+
+
+def run_folder(run: str | Path) -> Path:
+  """Folder of a run, given itself or one of its checkpoints."""
+  path = Path(run)
+  if not path.exists():
+    raise UserError(f"There is no run folder or checkpoint {path}.")
+  return path.resolve().parent.parent if path.is_file() else path
+
+
+def default_run_folder(root: str | Path, spec: RunSpec, label: str = "") -> Path:
+  """``<root>/<task>/<timestamp>_<method>_s<seed>[_label]``, not yet existing."""
+  stamp = datetime.now().strftime("%Y-%m-%d_%H-%M-%S")
+  name = f"{stamp}_{spec.method}_s{spec.seed}" + (f"_{label}" if label else "")
+  folder = Path(root) / spec.task / name
+  count = 2
+  while folder.exists():
+    folder = folder.with_name(f"{name}_{count}")
+    count += 1
+  return folder
+
+
+def create_run_folder(
+  folder: Path, spec: RunSpec, env: ConstrainedEnvCfg, agent: AgentCfg
+) -> None:
+  """Create a run folder with its params, in one move."""
+  from mjlab.utils.os import dump_yaml
+
+  try:
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".run-") as work:
+      fresh = Path(work) / folder.name
+      dump_yaml(fresh / "params" / "env.yaml", plain(env))
+      dump_yaml(fresh / "params" / "agent.yaml", plain(agent))
+      (fresh / RUN_FILE).write_text(json.dumps(spec.to_dict(), indent=2) + "\n")
+      os.replace(fresh, folder)
+  except OSError as error:
+    raise UserError(
+      f"Cannot create the run folder {folder}: {error.strerror}."
+    ) from error
+
+
+def plain(value: Any) -> Any:
+  """Configs as plain data: callables and other objects become names."""
+  if dataclasses.is_dataclass(value) and not isinstance(value, type):
+    fields = dataclasses.fields(value)
+    return {field.name: plain(getattr(value, field.name)) for field in fields}
+  if isinstance(value, dict):
+    return {str(key): plain(item) for key, item in value.items()}
+  if isinstance(value, (list, tuple)):
+    return [plain(item) for item in value]
+  if value is None or isinstance(value, (bool, int, float, str)):
+    return value
+  if callable(value) and hasattr(value, "__qualname__"):
+    return f"{value.__module__}:{value.__qualname__}"
+  return repr(value)
+
+
+def _apply_limits(env: ConstrainedEnvCfg, limits: dict[str, Any]) -> None:
+  for name, values in limits.items():
+    if name not in env.constraints:
+      raise UserError(
+        f"The limits name an unknown constraint '{name}' "
+        f"(there are {', '.join(env.constraints)})."
+      )
+    term = env.constraints[name]
+    if isinstance(values, dict) != isinstance(term.limits, dict):
+      raise UserError(
+        f"The limits of '{name}' must be "
+        + ("given per group." if isinstance(term.limits, dict) else "one number.")
+      )
+    if isinstance(values, dict) and isinstance(term.limits, dict):
+      unknown = values.keys() - env.groups.keys()
+      if unknown:
+        raise UserError(
+          f"The limits of '{name}' name an unknown group '{min(unknown)}' "
+          f"(there are {', '.join(env.groups)})."
+        )
+      term.limits = {**term.limits, **values}
+    else:
+      term.limits = values
+
+
+def _apply_overrides(
+  env: ConstrainedEnvCfg, agent: AgentCfg, overrides: tuple[str, ...]
+) -> tuple[ConstrainedEnvCfg, AgentCfg]:
+  """Parse ``--env.…`` and ``--agent.…`` with tyro, over the configs built so far."""
+  if not overrides:
+    return env, agent
+  import mjlab
+  import tyro
+
+  configs = dataclasses.make_dataclass("Configs", [("env", type(env)), ("agent", type(agent))])
+  default = configs(env=env, agent=agent)
+  messages = io.StringIO()
+  try:
+    with contextlib.redirect_stderr(messages), contextlib.redirect_stdout(messages):
+      parsed = tyro.cli(
+        configs, args=overrides, default=default, config=mjlab.TYRO_FLAGS
+      )
+  except SystemExit as error:
+    if not error.code:  # --help among the overrides.
+      print(messages.getvalue())
+      raise
+    raise UserError(_tyro_sentence(messages.getvalue())) from None
+  except ValueError as error:
+    raise UserError(f"An override is out of range: {error}") from error
+  return parsed.env, parsed.agent
+
+
+def _tyro_sentence(text: str) -> str:
+  """The one sentence that matters in tyro's boxed error message."""
+  lines = [line.strip(" │╭╮╰╯─-") for line in text.splitlines()]
+  lines = [line for line in lines if line and not line.startswith("For full helptext")]
+  sentence = " ".join(lines[1:]).strip() or "An override cannot be read"
+  return sentence.split(" Argument helptext")[0].rstrip(".") + "."
