@@ -1,0 +1,163 @@
+"""Metrics files: written by an evaluation, read by tables, plots and reports."""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from decap.errors import UserError
+from decap.evaluation.layout import Layout
+from decap.evaluation.protocol import protocol_differences
+
+METRICS_FORMAT = "decap-metrics"
+METRICS_SCHEMA = 1
+
+_PACKAGES = ("decap", "mjlab", "mujoco", "mujoco-warp", "rsl-rl-lib", "torch", "numpy")
+
+
+@dataclass
+class Result:
+  """One evaluation of one policy; docs/evaluation.md documents the fields."""
+
+  policy: dict[str, Any]
+  """`name`, `source`, `method`, `seed`, `task`, `options`; see policies.py."""
+  protocol: dict[str, Any]
+  layout: Layout
+  metrics: dict[str, Any]
+  engine: dict[str, str] = field(default_factory=dict)
+  """`backend` and `device` that ran the physics."""
+  versions: dict[str, str] = field(default_factory=dict)
+  path: Path | None = None
+  """File that it was read from."""
+
+  def to_dict(self) -> dict[str, Any]:
+    """Plain data. It holds no time or date: equal evaluations give equal files."""
+    return {
+      "format": METRICS_FORMAT,
+      "schema": METRICS_SCHEMA,
+      "policy": self.policy,
+      "protocol": self.protocol,
+      "layout": self.layout.to_dict(),
+      "metrics": self.metrics,
+      "engine": self.engine,
+      "versions": self.versions,
+    }
+
+  def save(self, path: Path) -> None:
+    """Write the file; an existing one is replaced only when it is complete."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(path.name + ".partial")
+    partial.write_text(json.dumps(self.to_dict(), indent=1, allow_nan=False) + "\n")
+    partial.replace(path)
+
+
+def file_names(label: str) -> tuple[str, str]:
+  """Names of the metrics and the trajectory file of a protocol's label."""
+  suffix = f"-{label}" if label else ""
+  return f"metrics{suffix}.json", f"trajectory{suffix}.npz"
+
+
+def load_result(path: Path | str) -> Result:
+  """Read a metrics file."""
+  path = Path(path)
+  try:
+    data = json.loads(path.read_text())
+  except OSError as error:
+    raise UserError(f"Cannot read {path}: {error.strerror}.") from error
+  except ValueError as error:
+    raise UserError(f"{path} is not a metrics file: {error}.") from error
+  if not isinstance(data, dict) or data.get("format") != METRICS_FORMAT:
+    raise UserError(f"{path} is not a metrics file (no '{METRICS_FORMAT}' mark).")
+  if data["schema"] > METRICS_SCHEMA:
+    raise UserError(
+      f"{path} has schema {data['schema']}; this decap reads up to schema "
+      f"{METRICS_SCHEMA}: please upgrade."
+    )
+  return Result(
+    policy=data["policy"],
+    protocol=data["protocol"],
+    layout=Layout.from_dict(data["layout"]),
+    metrics=data["metrics"],
+    engine=data["engine"],
+    versions=data["versions"],
+    path=path,
+  )
+
+
+def find_result(source: str | Path, label: str = "") -> Result:
+  """Read the result in a folder, or a metrics file itself."""
+  path = Path(source)
+  if path.is_file():
+    return load_result(path)
+  if not path.exists():
+    raise UserError(f"There is no run folder or metrics file {path}.")
+  name = file_names(label)[0]
+  if not (path / name).is_file():
+    others = sorted(p.name for p in path.glob("metrics*.json"))
+    hint = f" (it has {', '.join(others)})" if others else ""
+    raise UserError(
+      f"{path} has no {name}{hint}: run 'decap evaluate {path}' with that protocol "
+      "first."
+    )
+  return load_result(path / name)
+
+
+def check_comparable(results: Sequence[Result]) -> None:
+  """Refuse results of different protocols, joints, groups or limits."""
+  for other in results[1:]:
+    differences = protocol_differences(results[0].protocol, other.protocol)
+    differences += _layout_differences(results[0].layout, other.layout)
+    if differences:
+      raise UserError(
+        f"{_where(results[0])} and {_where(other)} were evaluated differently: "
+        f"{'; '.join(differences)}."
+      )
+
+
+def versions() -> dict[str, str]:
+  """Versions of what decides the numbers."""
+  found = {"python": platform.python_version()}
+  for name in _PACKAGES:
+    try:
+      found[name] = version(name)
+    except PackageNotFoundError:
+      continue
+  return found
+
+
+def _where(result: Result) -> str:
+  return str(result.path) if result.path else str(result.policy.get("name"))
+
+
+def _layout_differences(a: Layout, b: Layout) -> list[str]:
+  differences = []
+  if a.joint_names != b.joint_names:
+    odd = sorted(set(a.joint_names) ^ set(b.joint_names))
+    what = ", ".join(odd) if odd else "their order"
+    differences.append(
+      f"joints: {len(a.joint_names)} against {len(b.joint_names)} ({what})"
+    )
+  elif a.groups != b.groups:
+    differences.append("body groups")
+  differences += _limit_differences(a.limits, b.limits)
+  for name in ("control_dt", "physics_dt"):
+    if getattr(a, name) != getattr(b, name):
+      differences.append(f"{name}: {getattr(a, name)} against {getattr(b, name)}")
+  return differences
+
+
+def _limit_differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
+  rows = {
+    (name, group) for limits in (a, b) for name in limits for group in limits[name]
+  }
+  return [
+    f"limit of {name}/{group}: {a.get(name, {}).get(group)} against "
+    f"{b.get(name, {}).get(group)}"
+    for name, group in sorted(rows)
+    if a.get(name, {}).get(group) != b.get(name, {}).get(group)
+  ]

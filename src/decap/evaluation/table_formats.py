@@ -1,0 +1,198 @@
+"""Tables as text: terminal, Markdown, LaTeX, CSV, HTML."""
+
+from __future__ import annotations
+
+import csv
+import html
+import io
+from collections.abc import Sequence
+
+from decap.evaluation.tables import Cell, Column, Table
+
+
+def cell_text(cell: Cell, column: Column) -> str:
+  """A cell as plain text."""
+  if cell.mean is None:
+    return "–"
+  text = f"{cell.mean:.{column.decimals}f}"
+  if cell.std is not None:
+    text += f" ±{cell.std:.{column.decimals}f}"
+  if cell.ratio is not None:
+    text += f" ({cell.ratio:.2f}×)"
+  return text
+
+
+def header(column: Column) -> str:
+  arrow = "↑" if column.higher_is_better else "↓"
+  return f"{column.title}{f' ({column.unit})' if column.unit else ''} {arrow}"
+
+
+def _has_sections(table: Table) -> bool:
+  return any(row.section for row in table.rows)
+
+
+def to_rich(table: Table):
+  """A table for the terminal."""
+  from rich import box
+  from rich.table import Table as RichTable
+
+  out = RichTable(title=table.title, caption=table.note, box=box.SIMPLE_HEAD)
+  if _has_sections(table):
+    out.add_column("Group")
+  out.add_column("Method")
+  for column in table.columns:
+    out.add_column(header(column), justify="right")
+  last = None
+  for row in table.rows:
+    if last is not None and row.section != last:
+      out.add_section()
+    texts = [
+      f"[bold]{cell_text(cell, column)}[/bold]"
+      if cell.best
+      else cell_text(cell, column)
+      for cell, column in zip(row.cells, table.columns, strict=True)
+    ]
+    lead = [row.section if row.section != last else ""] if _has_sections(table) else []
+    out.add_row(*lead, row.label, *texts)
+    last = row.section
+  return out
+
+
+def to_markdown(table: Table) -> str:
+  """A GitHub-flavoured Markdown table under its title."""
+  lead = ["Group"] if _has_sections(table) else []
+  head = [*lead, "Method", *(header(column) for column in table.columns)]
+  align = ["---"] * (len(lead) + 1) + ["---:"] * len(table.columns)
+  lines = [_pipes(head), _pipes(align)]
+  for row in table.rows:
+    texts = []
+    for cell, column in zip(row.cells, table.columns, strict=True):
+      text = cell_text(cell, column)
+      texts.append(f"**{text}**" if cell.best else text)
+    lines.append(_pipes([*([row.section] if lead else []), row.label, *texts]))
+  return f"**{table.title}.** {table.note}\n\n" + "\n".join(lines) + "\n"
+
+
+def to_latex(table: Table) -> str:
+  """A LaTeX table; it needs booktabs and xcolor."""
+  lead = ["Group"] if _has_sections(table) else []
+  heads = [*lead, "Method", *(_latex(header(column)) for column in table.columns)]
+  lines = [
+    r"\begin{table}",
+    rf"\caption{{{_latex(table.title)}. {_latex(table.note)}}}",
+    r"\centering",
+    rf"\begin{{tabular}}{{{'l' * (len(lead) + 1)}{'c' * len(table.columns)}}}",
+    r"\toprule",
+    " & ".join(heads) + r" \\",
+    r"\midrule",
+  ]
+  last = None
+  for row in table.rows:
+    if last is not None and row.section != last:
+      lines.append(r"\midrule")
+    section = [_latex(row.section) if row.section != last else ""] if lead else []
+    cells = [
+      _latex_cell(cell, column)
+      for cell, column in zip(row.cells, table.columns, strict=True)
+    ]
+    lines.append(" & ".join([*section, _latex(row.label), *cells]) + r" \\")
+    last = row.section
+  lines += [r"\bottomrule", r"\end{tabular}", r"\end{table}", ""]
+  return "\n".join(lines)
+
+
+def to_csv(tables: Sequence[Table]) -> str:
+  """All tables as one long list: one line per table, row and column."""
+  out = io.StringIO()
+  writer = csv.writer(out, lineterminator="\n")
+  writer.writerow(
+    ("table", "group", "method", "column", "unit", "mean", "std", "ratio", "best")
+  )
+  for table in tables:
+    for row in table.rows:
+      for cell, column in zip(row.cells, table.columns, strict=True):
+        values = ("" if v is None else v for v in (cell.mean, cell.std, cell.ratio))
+        writer.writerow(
+          (table.title, row.section, row.label, column.title, column.unit)
+          + (*values, int(cell.best))
+        )
+  return out.getvalue()
+
+
+def to_html(table: Table) -> str:
+  """An HTML table with its note as caption; the best cells have the class `best`."""
+  lead = ["Group"] if _has_sections(table) else []
+  heads = [*lead, "Method", *(header(column) for column in table.columns)]
+  lines = ["<table>", f"<caption>{html.escape(table.note)}</caption>", "<thead><tr>"]
+  lines += [f'<th scope="col">{html.escape(text)}</th>' for text in heads]
+  lines += ["</tr></thead>", "<tbody>"]
+  last = None
+  for row in table.rows:
+    lines.append(f"<tr{_break(last, row.section)}>")
+    if lead:
+      lines.append(
+        f"<th>{html.escape(row.section if row.section != last else '')}</th>"
+      )
+    lines.append(f'<th scope="row">{html.escape(row.label)}</th>')
+    for cell, column in zip(row.cells, table.columns, strict=True):
+      lines.append(_html_cell(cell, column))
+    lines.append("</tr>")
+    last = row.section
+  return "\n".join([*lines, "</tbody>", "</table>"])
+
+
+def _break(last: str | None, section: str) -> str:
+  return ' class="section"' if last is not None and section != last else ""
+
+
+def _html_cell(cell: Cell, column: Column) -> str:
+  if cell.mean is None:
+    return "<td>–</td>"
+  parts = [
+    f"<b>{cell.mean:.{column.decimals}f}</b>"
+    if cell.best
+    else f"{cell.mean:.{column.decimals}f}"
+  ]
+  if cell.std is not None:
+    parts.append(f'<span class="std">±{cell.std:.{column.decimals}f}</span>')
+  if cell.ratio is not None:
+    parts.append(f'<span class="ratio">{cell.ratio:.2f}×</span>')
+  return f"<td>{' '.join(parts)}</td>"
+
+
+def _pipes(cells: Sequence[str]) -> str:
+  return "| " + " | ".join(cells) + " |"
+
+
+def _latex_cell(cell: Cell, column: Column) -> str:
+  if cell.mean is None:
+    return "--"
+  text = f"{cell.mean:.{column.decimals}f}"
+  text = rf"\textbf{{{text}}}" if cell.best else text
+  if cell.std is not None:
+    std = f"{cell.std:.{column.decimals}f}"
+    text += rf"\,{{\scriptsize\textcolor{{gray}}{{$\pm{std}$}}}}"
+  if cell.ratio is not None:
+    text += rf" ({cell.ratio:.2f}$\times$)"
+  return text
+
+
+_LATEX = {
+  "\\": r"\textbackslash{}",
+  **{char: f"\\{char}" for char in "&%$#_{}"},
+  "~": r"\textasciitilde{}",
+  "^": r"\textasciicircum{}",
+  "↓": r"$\downarrow$",
+  "↑": r"$\uparrow$",
+  "±": r"$\pm$",
+  "×": r"$\times$",
+  "²": r"\textsuperscript{2}",
+  "·": r"$\cdot$",
+  "κ": r"$\kappa$",
+  "ρ": r"$\rho$",
+  "–": "--",
+}
+
+
+def _latex(text: str) -> str:
+  return "".join(_LATEX.get(char, char) for char in text)

@@ -1,0 +1,199 @@
+"""Tables: arithmetic over seeds, marks, formats and what is refused."""
+
+import copy
+import csv
+import dataclasses
+import io
+
+import pytest
+from rich.console import Console
+
+from decap.errors import UserError
+from decap.evaluation import table_formats as formats
+from decap.evaluation.metrics import metrics_of_trajectory
+from decap.evaluation.results import Result, find_result, load_result
+from decap.evaluation.tables import STANDING, group_results, make_tables
+from tests.evaluation.synthetic import LAYOUT, make_trajectory
+
+
+@pytest.fixture(scope="module")
+def template():
+  trajectory = make_trajectory()
+  return Result(
+    policy={"name": "run", "method": "decap", "seed": 1},
+    protocol=trajectory.protocol,
+    layout=trajectory.layout,
+    metrics=metrics_of_trajectory(trajectory),
+  )
+
+
+def result(template, method, rate, seed=1, **policy):
+  """A result whose upper action rate is `rate` ± 0.25 over rollouts."""
+  out = copy.deepcopy(template)
+  out.policy = {"name": "run", "method": method, "seed": seed} | policy
+  out.metrics["smoothness"]["upper"]["action_rate"] = {
+    "mean": rate,
+    "std": 0.25,
+    "rollouts": [rate - 0.25, rate + 0.25],
+  }
+  return out
+
+
+def tables_of(*results, labels=None, baseline=None):
+  methods = group_results(results, labels or [None] * len(results))
+  return make_tables(methods, baseline)
+
+
+def test_seeds_are_averaged_and_methods_ordered_as_in_the_paper(template):
+  smoothness = tables_of(
+    result(template, "decap", 0.6, seed=1),
+    result(template, "cat", 1.6),
+    result(template, "decap", 0.8, seed=2),
+  )[0]
+  upper = [row for row in smoothness.rows if row.section == "upper"]
+  assert [row.label for row in upper] == ["CaT", "DeCap"]
+  # One seed: deviation over rollouts. Two: (0.8 - 0.6) / √2.
+  assert (upper[0].cells[0].mean, upper[0].cells[0].std) == (1.6, 0.25)
+  assert upper[1].cells[0].mean == pytest.approx(0.7)
+  assert upper[1].cells[0].std == pytest.approx(0.2 / 2**0.5)
+  assert upper[1].cells[0].best and not upper[0].cells[0].best
+
+
+def test_ties_at_the_shown_precision_are_both_best(template):
+  smoothness = tables_of(
+    result(template, "cat", 0.651), result(template, "decap", 0.649)
+  )[0]
+  upper = [row for row in smoothness.rows if row.section == "upper"]
+  assert all(row.cells[0].best for row in upper)
+
+
+def test_ratios_are_against_the_baseline(template):
+  smoothness = tables_of(
+    result(template, "smoothness-rewards", 2.0),
+    result(template, "decap", 0.5),
+    baseline="smoothness-rewards",
+  )[0]
+  assert smoothness.rows[0].cells[0].ratio is None
+  assert smoothness.rows[1].cells[0].ratio == 0.25
+  assert "0.50 ±0.25 (0.25×)" in formats.to_markdown(smoothness)
+
+
+def test_options_and_labels_make_rows_of_their_own(template):
+  table = tables_of(
+    result(template, "decap", 0.5),
+    result(template, "decap", 0.4, options={"κ": "3"}),
+    result(template, "decap", 0.3),
+    labels=[None, None, "mine"],
+  )[0]
+  assert [row.label for row in table.rows[:3]] == ["DeCap", "DeCap (κ 3)", "mine"]
+
+
+def test_every_task_table_has_the_row_that_stands_still(template):
+  task = tables_of(result(template, "decap", 0.5))[1]
+  row = task.rows[-1]
+  assert row.label == STANDING
+  titles = [column.title for column in task.columns]
+  standing = template.metrics["standing_still"]
+  mae = row.cells[titles.index("MAE xy")]
+  assert mae.mean == standing["mae_xy"]["mean"] and mae.std is None
+  assert row.cells[titles.index("Falls")].mean is None
+
+
+def test_violations_are_percentages(template):
+  task = tables_of(result(template, "decap", 0.5))[1]
+  titles = [column.title for column in task.columns]
+  cell = task.rows[0].cells[titles.index("Acc. upper")]
+  share = template.metrics["violations"]["upper"]["joint_acc"]["any_joint"]["mean"]
+  assert cell.mean == pytest.approx(100 * share)
+
+
+def test_the_zero_action_is_never_best(template):
+  table = tables_of(
+    result(template, "stand", 0.0),
+    result(template, "cat", 2.0),
+    result(template, "decap", 1.0),
+  )[0]
+  upper = {row.label: row.cells[0] for row in table.rows if row.section == "upper"}
+  assert upper["DeCap"].best and not upper["Zero action"].best
+
+
+def test_formats(template):
+  tables = tables_of(result(template, "cat", 2.0), result(template, "decap", 1.0))
+  markdown = formats.to_markdown(tables[0])
+  assert "| upper | DeCap | **1.00 ±0.25** |" in markdown
+  latex = formats.to_latex(tables[1])
+  assert r"Acc. upper (\%) $\downarrow$" in latex
+  for line in latex.splitlines():
+    if line.endswith(r"\\"):
+      assert line.count(" & ") == len(tables[1].columns)
+  rows = list(csv.DictReader(io.StringIO(formats.to_csv(tables))))
+  cells = sum(len(table.rows) * len(table.columns) for table in tables)
+  assert len(rows) == cells
+  assert rows[0]["mean"] == "2.0" and rows[0]["best"] == "0"
+  html = formats.to_html(tables[0])
+  assert "<b>1.00</b>" in html and html.count("<tr") == len(tables[0].rows) + 1
+  console = Console(width=200, record=True, file=io.StringIO())
+  console.print(formats.to_rich(tables[0]))
+  assert "DoF velocity" in console.export_text()
+
+
+def test_results_survive_their_file(template, tmp_path):
+  template.save(tmp_path / "metrics.json")
+  loaded = find_result(tmp_path)
+  assert loaded.to_dict() == template.to_dict()
+  first = (tmp_path / "metrics.json").read_bytes()
+  loaded.save(tmp_path / "again.json")
+  assert (tmp_path / "again.json").read_bytes() == first
+
+
+def test_other_protocols_are_refused_with_the_difference(template):
+  other = copy.deepcopy(template)
+  other.protocol = {**template.protocol, "steps": 300, "seed": 7}
+  with pytest.raises(UserError, match=r"steps: 200 against 300\.$"):
+    tables_of(template, other)
+
+
+def test_another_seed_of_the_rollouts_is_the_same_protocol(template):
+  other = copy.deepcopy(template)
+  other.protocol = {**template.protocol, "seed": 7}
+  assert tables_of(template, other)
+
+
+def test_other_limits_are_refused_with_the_difference(template):
+  limits = {**LAYOUT.limits, "joint_vel": {"upper": 2.0, "lower": 10.0}}
+  other = copy.deepcopy(template)
+  other.layout = dataclasses.replace(LAYOUT, limits=limits)
+  with pytest.raises(UserError, match="limit of joint_vel/upper: 1.5 against 2.0"):
+    tables_of(template, other)
+
+
+def test_other_joints_are_refused_with_the_difference(template):
+  other = copy.deepcopy(template)
+  other.layout = dataclasses.replace(LAYOUT, joint_names=("hip", "knee", "wrist"))
+  with pytest.raises(UserError, match=r"joints: 3 against 3 \(elbow, wrist\)"):
+    tables_of(template, other)
+
+
+def test_a_newer_schema_is_refused(template, tmp_path):
+  path = tmp_path / "metrics.json"
+  template.save(path)
+  path.write_text(path.read_text().replace('"schema": 1', '"schema": 2', 1))
+  with pytest.raises(UserError, match="has schema 2; this decap reads up to schema 1"):
+    load_result(path)
+
+
+def test_files_that_are_no_results_are_refused(tmp_path):
+  (tmp_path / "metrics-disturbed.json").write_text("[]")
+  with pytest.raises(UserError, match="is not a metrics file"):
+    load_result(tmp_path / "metrics-disturbed.json")
+  with pytest.raises(
+    UserError, match=r"has no metrics.json \(it has metrics-disturbed"
+  ):
+    find_result(tmp_path)
+  with pytest.raises(UserError, match="no run folder or metrics file"):
+    find_result(tmp_path / "nowhere")
+
+
+def test_an_unknown_baseline_is_refused(template):
+  with pytest.raises(UserError, match=r"no baseline 'lcp' among the methods \(DeCap\)"):
+    tables_of(template, baseline="lcp")
