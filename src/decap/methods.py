@@ -23,6 +23,9 @@ Edit = Callable[["ConstrainedEnvCfg", "AgentCfg"], None]
 Schedule = Callable[[float], None]
 """Called before every iteration with the share of the run that is done, in [0, 1)."""
 
+Feasibility = Literal["none", "cap", "cap-rows", "anneal"]
+"""Aids by name; see decap.constraints.feasibility."""
+
 METHOD_OPTIONS = (
   "env.termination.*",
   "env.feasibility.*",
@@ -91,15 +94,15 @@ def _whole_body_rl(env: ConstrainedEnvCfg, agent: AgentCfg) -> None:
   from mjlab.envs import mdp
   from mjlab.managers import RewardTermCfg
 
-  env.rewards["action_rate_l2"] = RewardTermCfg(mdp.action_rate_l2, weight=-0.01)
+  env.rewards["action_rate_l2"] = RewardTermCfg(func=mdp.action_rate_l2, weight=-0.01)
 
 
 def _smoothness_rewards(env: ConstrainedEnvCfg, agent: AgentCfg) -> None:
   from mjlab.envs import mdp
   from mjlab.managers import RewardTermCfg
 
-  env.rewards["action_rate_l2"] = RewardTermCfg(mdp.action_rate_l2, weight=-0.01)
-  env.rewards["action_acc_l2"] = RewardTermCfg(mdp.action_acc_l2, weight=-0.05)
+  env.rewards["action_rate_l2"] = RewardTermCfg(func=mdp.action_rate_l2, weight=-0.01)
+  env.rewards["action_acc_l2"] = RewardTermCfg(func=mdp.action_acc_l2, weight=-0.05)
 
 
 def _lcp(env: ConstrainedEnvCfg, agent: AgentCfg) -> None:
@@ -151,13 +154,17 @@ def _decap_exact(env: ConstrainedEnvCfg, agent: AgentCfg) -> None:
 # Their parts.
 
 
-def set_feasibility(
-  env: ConstrainedEnvCfg, kind: Literal["none", "cap", "anneal"]
-) -> None:
+def set_feasibility(env: ConstrainedEnvCfg, kind: Feasibility) -> None:
   """Choose the aid that keeps a useful horizon while the policy is infeasible."""
   from decap.constraints.feasibility import FeasibilityCfg
 
-  env.feasibility = None if kind == "none" else FeasibilityCfg(kind=kind)
+  aids = {
+    "none": None,
+    "cap": FeasibilityCfg(budget=0.04),
+    "cap-rows": FeasibilityCfg(budget=0.01, scope="row"),
+    "anneal": FeasibilityCfg(budget=0.04, quantile=0.98),
+  }
+  env.feasibility = aids[kind]
 
 
 def _lower_limits_everywhere(env: ConstrainedEnvCfg) -> None:

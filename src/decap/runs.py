@@ -39,7 +39,7 @@ class RunSpec:
   """Number of environments; None is the task's."""
   iterations: int | None = None
   """Number of iterations; None is the task's."""
-  feasibility: Literal["none", "cap", "anneal"] | None = None
+  feasibility: Literal["none", "cap", "cap-rows", "anneal"] | None = None
   """Feasibility aid; None is the method's."""
   limits: dict[str, Any] = dataclasses.field(default_factory=dict)
   """Limits that replace the task's: constraint → number, or group → number."""

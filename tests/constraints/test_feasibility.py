@@ -38,6 +38,20 @@ def test_cap_is_the_identity_once_the_mean_is_within_the_budget():
   assert torch.equal(scaled, delta)
 
 
+def test_cap_by_row_leaves_rows_within_the_budget_alone():
+  cap = Feasibility(FeasibilityCfg(budget=0.1, scope="row"), num_rows=2)
+  # Means 0.5 and 0.05: the first row is scaled by 0.1 / 0.5, the second not.
+  scaled = cap.scale(torch.tensor([[1.0, 0.1], [0.0, 0.0]]))
+  torch.testing.assert_close(scaled, torch.tensor([[0.2, 0.1], [0.0, 0.0]]))
+
+
+def test_total_cap_counts_the_strongest_row():
+  cap = Feasibility(FeasibilityCfg(budget=0.1), num_rows=2)
+  # δ̄ is 0.6 and 0.2, mean 0.4: everything is scaled by a quarter.
+  scaled = cap.scale(torch.tensor([[0.6, 0.4], [0.0, 0.2]]))
+  torch.testing.assert_close(scaled, torch.tensor([[0.15, 0.1], [0.0, 0.05]]))
+
+
 def test_cap_of_a_population_without_violations_is_zero():
   cap = Feasibility(FeasibilityCfg())
   assert torch.equal(cap.scale(torch.zeros(4)), torch.zeros(4))
@@ -56,7 +70,7 @@ def test_cap_only_lowers_and_stays_a_probability(steps, budget):
 
 
 def test_annealed_limit_starts_below_the_policys_own_quantile():
-  cfg = FeasibilityCfg(kind="anneal", quantile=0.8, shrink=0.9)
+  cfg = FeasibilityCfg(quantile=0.8, shrink=0.9)
   annealed = AnnealedLimit(torch.tensor([5.0, 5.0]), cfg)
   q = torch.tensor([[30.0, 1.0], [10.0, 2.0], [40.0, 3.0], [20.0, 4.0], [50.0, 4.5]])
   # Fourth of five: 40 → 0.9 · 40; the second joint complies: 0.9 · 4 < 5.
@@ -64,7 +78,7 @@ def test_annealed_limit_starts_below_the_policys_own_quantile():
 
 
 def test_annealed_limit_follows_the_average_of_the_quantile():
-  cfg = FeasibilityCfg(kind="anneal", decay=0.75, quantile=1.0, shrink=1.0)
+  cfg = FeasibilityCfg(decay=0.75, quantile=1.0, shrink=1.0)
   annealed = AnnealedLimit(torch.tensor([5.0]), cfg)
   annealed.update(torch.tensor([[40.0]]))
   # 0.75 · 40 + 0.25 · 20 = 35.
@@ -74,7 +88,7 @@ def test_annealed_limit_follows_the_average_of_the_quantile():
 
 def test_annealed_limit_is_the_limit_once_the_policy_complies():
   limit = torch.tensor([5.0, 20.0])
-  cfg = FeasibilityCfg(kind="anneal", decay=0.9)
+  cfg = FeasibilityCfg(quantile=0.9, decay=0.9)
   annealed = AnnealedLimit(limit, cfg)
   annealed.update(torch.full((10, 2), 100.0))
   q = torch.rand(10, 2) * limit
@@ -89,7 +103,7 @@ def test_annealed_limit_is_the_limit_once_the_policy_complies():
 
 
 def test_annealed_limit_ignores_a_quantile_that_is_not_finite():
-  cfg = FeasibilityCfg(kind="anneal", quantile=0.5, shrink=1.0)
+  cfg = FeasibilityCfg(quantile=0.5, shrink=1.0)
   annealed = AnnealedLimit(torch.tensor([1.0]), cfg)
   bad = torch.tensor([[math.nan], [math.inf], [math.inf], [2.0]])
   assert annealed.update(bad).item() == 1.0
@@ -99,14 +113,14 @@ def test_annealed_limit_ignores_a_quantile_that_is_not_finite():
 
 def test_annealed_limit_follows_a_limit_changed_in_place():
   limit = torch.tensor([5.0])
-  annealed = AnnealedLimit(limit, FeasibilityCfg(kind="anneal"))
+  annealed = AnnealedLimit(limit, FeasibilityCfg(quantile=0.9))
   limit.fill_(7.0)
   assert annealed.update(torch.ones(4, 1)).item() == 7.0
 
 
 def test_state_is_written_in_place():
   cap = Feasibility(FeasibilityCfg())
-  annealed = AnnealedLimit(torch.ones(2), FeasibilityCfg(kind="anneal"))
+  annealed = AnnealedLimit(torch.ones(2), FeasibilityCfg(quantile=0.9))
   state = (cap.mean, cap.seeded, annealed.average, annealed.seeded)
   cap.scale(torch.ones(3))
   annealed.update(torch.full((3, 2), 9.0))
@@ -118,7 +132,7 @@ def test_state_is_written_in_place():
 @pytest.mark.parametrize(
   ("field", "value"),
   [
-    ("kind", "none"),
+    ("scope", "none"),
     ("decay", 1.0),
     ("budget", 0.0),
     ("quantile", 0.0),

@@ -37,7 +37,7 @@ class ControlStep:
     self.limit = torch.tensor([5.0, 20.0], device=device)
     self.p_max = torch.tensor([0.5, 0.25], device=device)
     self.action_scale = torch.tensor([0.4, 0.3], device=device)
-    self.annealed = core.AnnealedLimit(self.limit, core.FeasibilityCfg(kind="anneal"))
+    self.annealed = core.AnnealedLimit(self.limit, core.FeasibilityCfg(quantile=0.9))
     self.cap = core.Feasibility(core.FeasibilityCfg(), device=device)
     self.scale = core.ViolationScale(
       (2,), floor=self.limit * 0.01, decay=0.95, device=device

@@ -1,7 +1,7 @@
-"""Two ways to keep a useful horizon while a policy is far from feasible.
+"""What keeps a useful horizon while a policy is far from feasible.
 
 A policy that starts from noise violates nearly everywhere: δ̄ is close to 1 and nothing
-beyond the next step counts, so there is nothing to learn from. Either aid loosens the
+beyond the next step counts, so there is nothing to learn from. Each aid loosens the
 constraints by as much as the population violates them, and is exactly the paper's
 equation once the policy complies.
 """
@@ -17,41 +17,57 @@ import torch
 
 @dataclass
 class FeasibilityCfg:
-  """Which aid, and its values."""
+  """Which aids are in force, and their values."""
 
-  kind: Literal["cap", "anneal"] = "cap"
-  """cap: scale δ̄ down to a mean budget. anneal: start from the policy's own limits."""
+  budget: float | None = 0.04
+  """Largest mean termination probability over the population; its inverse is the
+  horizon in steps that violations leave. None: no cap."""
+  scope: Literal["total", "row"] = "total"
+  """total: the budget caps the mean of δ̄. row: it caps each constraint row's own mean,
+  so that a limit which cannot be met does not weaken those which can."""
+  quantile: float | None = None
+  """Limits start at this quantile of the policy's own quantities and shrink to ε, in
+  (0, 1]. None: limits are ε from the start."""
+  shrink: float = 0.9
+  """Limit over that quantile, in (0, 1]; below 1 it always pulls."""
   decay: float = 0.99
   """Decay of the running averages per control step, in [0, 1)."""
-  budget: float = 0.04
-  """cap: largest mean δ̄ over the population; its inverse is the horizon in steps."""
-  quantile: float = 0.9
-  """anneal: quantile of the policy's own quantities that the limits follow, in (0, 1]."""
-  shrink: float = 0.9
-  """anneal: limit over that quantile, in (0, 1]; below 1 it always pulls."""
 
   def __post_init__(self) -> None:
-    if self.kind not in ("cap", "anneal"):
-      raise ValueError(f"kind must be 'cap' or 'anneal', got '{self.kind}'.")
+    if self.scope not in ("total", "row"):
+      raise ValueError(f"scope must be 'total' or 'row', got '{self.scope}'.")
     if not 0.0 <= self.decay < 1.0:
       raise ValueError(f"decay must be in [0, 1), got {self.decay}.")
     for name in ("budget", "quantile", "shrink"):
       value = getattr(self, name)
-      if not 0.0 < value <= 1.0:
+      if value is not None and not 0.0 < value <= 1.0:
         raise ValueError(f"{name} must be in (0, 1], got {value}.")
 
 
 class Feasibility:
-  """Cap on the population's mean δ̄: everyone is scaled by budget / mean, at most 1."""
+  """Cap on mean termination probabilities: scaled by budget / mean, at most 1."""
 
-  def __init__(self, cfg: FeasibilityCfg, device: torch.device | str = "cpu") -> None:
+  def __init__(
+    self,
+    cfg: FeasibilityCfg,
+    num_rows: int = 1,
+    device: torch.device | str = "cpu",
+  ) -> None:
     self.cfg = cfg
-    self.mean = torch.zeros((), device=device)
-    self.seeded = torch.zeros((), dtype=torch.bool, device=device)
+    shape = (num_rows,) if cfg.scope == "row" else ()
+    self.mean = torch.zeros(shape, device=device)
+    self.seeded = torch.zeros(shape, dtype=torch.bool, device=device)
 
   def scale(self, delta: torch.Tensor) -> torch.Tensor:
-    """Take in δ̄ of this step and return it scaled. # [B]"""
-    _average_in_place(self.mean, self.seeded, delta.mean(), self.cfg.decay)
+    """Take in δ of this step, by row or their maximum, and return it scaled.
+
+    Args:
+      delta: Termination probabilities. # [B, K], or [B] where the scope is total
+    """
+    assert self.cfg.budget is not None
+    strongest = self.cfg.scope == "total" and delta.dim() == 2
+    by_scope = delta.amax(1) if strongest else delta
+    _average_in_place(self.mean, self.seeded, by_scope.mean(0), self.cfg.decay)
     return delta * (self.cfg.budget / self.mean).clamp(max=1.0)
 
 
@@ -77,6 +93,7 @@ class AnnealedLimit:
     Args:
       q: Constrained quantity of all environments. # [B, J]
     """
+    assert self.cfg.quantile is not None
     rank = max(1, math.ceil(self.cfg.quantile * q.shape[0]))
     high = q.kthvalue(rank, dim=0).values  # [J]
     _average_in_place(self.average, self.seeded, high, self.cfg.decay)

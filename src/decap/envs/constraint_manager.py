@@ -109,12 +109,12 @@ class ConstraintManager(ManagerBase):
     self.scale.update(q - limit)
     delta_columns = self._probability(q, limit)  # [B, C]
     delta_rows = delta_columns[:, self._row_columns].amax(2)  # [B, K]
+    if self._cap is not None:
+      delta_rows = self._cap.scale(delta_rows)
     delta = delta_rows.amax(1)  # [B]
     peak = q[:, self._row_columns].amax(2)  # [B, K]
     # A NaN compares as false; it is no compliance.
     costs = (~(peak <= self._row_limit)).float()
-    if self._feasibility is not None:
-      delta = self._feasibility.scale(delta)
     self._log(q, peak, costs, delta_rows, delta)
     margins = q / self.limit
     return {
@@ -205,23 +205,18 @@ class ConstraintManager(ManagerBase):
       weights[k, list(row.columns)] = 1.0 / len(row.columns)
     self._row_mean = weights.to(self.device)  # [K, C]
     self._row_index = torch.arange(len(self.rows), device=self.device)
-    absolute = self.termination.scale_floor_abs
-    floor = (
-      self.limit * self.termination.scale_floor
-      if absolute is None
-      else torch.full_like(self.limit, absolute)
-    )
     self.scale = ViolationScale(
       self.limit.shape,
-      floor=floor,
+      floor=self.termination.floor(self.limit),
       decay=self.termination.scale_decay,
       device=self.device,
     )
-    self._annealed = self._feasibility = None
-    if feasibility is not None and feasibility.kind == "anneal":
+    self._annealed: AnnealedLimit | None = None
+    self._cap: Feasibility | None = None
+    if feasibility is not None and feasibility.quantile is not None:
       self._annealed = AnnealedLimit(self.limit, feasibility)
-    elif feasibility is not None:
-      self._feasibility = Feasibility(feasibility, device=self.device)
+    if feasibility is not None and feasibility.budget is not None:
+      self._cap = Feasibility(feasibility, len(self.rows), self.device)
 
   def _measure(self) -> torch.Tensor:
     columns = []

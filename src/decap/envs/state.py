@@ -23,7 +23,21 @@ _MANAGERS = (
   "termination_manager",
 )
 _OPAQUE_MODULES = ("mujoco", "warp", "numpy", "torch", "mujoco_warp", "viser", "typing")
-_OPAQUE_ATTRIBUTES = {"_env", "cfg", "spec", "_spec", "indexing", "data_view"}
+# Back references, fixed indices, and what is derived from other state.
+_OPAQUE_ATTRIBUTES = {
+  "_env",
+  "cfg",
+  "spec",
+  "_spec",
+  "indexing",
+  "data_view",
+  "_data_view",
+  "_cached_data",
+  "_obs_buffer",
+  "_tensor_cache",
+  "_builtin_group",
+  "_actuators",
+}
 
 
 def state_dict(env: ConstrainedEnv) -> dict[str, Any]:
@@ -107,7 +121,9 @@ def _children(thing: Any) -> Iterator[tuple[Any, Any]] | None:
     return iter(list(enumerate(thing)))
   if isinstance(thing, (type, types.ModuleType, types.FunctionType, types.MethodType)):
     return None
-  module = type(thing).__module__.split(".")[0]
-  if module in _OPAQUE_MODULES or not hasattr(thing, "__dict__"):
+  module = type(thing).__module__
+  if module.split(".")[0] in _OPAQUE_MODULES or module.startswith("mjlab.sim"):
+    return None
+  if not hasattr(thing, "__dict__"):
     return None
   return iter([(k, v) for k, v in vars(thing).items() if k not in _OPAQUE_ATTRIBUTES])

@@ -1,0 +1,112 @@
+"""Constrained quantities of an environment, from the functions of the constraint core.
+
+Joint terms return [B, J] in the robot's joint order, scalar terms [B].
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import torch
+from mjlab.managers.scene_entity_config import SceneEntityCfg
+
+from decap.constraints import quantities
+
+if TYPE_CHECKING:
+  from mjlab.entity import Entity
+  from mjlab.envs.mdp.actions.actions import BaseAction
+  from mjlab.sensor import ContactSensor
+
+  from decap.envs.constrained_env import ConstrainedEnv
+  from decap.envs.constraint_manager import ConstraintTermCfg
+
+_ROBOT = SceneEntityCfg("robot")
+
+
+def action_rate(
+  env: ConstrainedEnv,
+  action_name: str = "joint_pos",
+  asset_cfg: SceneEntityCfg = _ROBOT,
+) -> torch.Tensor:
+  """Rate of the joint-position targets, 0 on an episode's first step. # [B, J]
+
+  Joints that the action does not drive have a rate of 0.
+  """
+  manager = env.action_manager
+  term: BaseAction = manager.get_term(action_name)  # type: ignore[assignment]
+  columns = _action_columns(env, action_name)
+  action, before = manager.action[:, columns], manager.prev_action[:, columns]
+  # The counter was raised before this term runs: 1 is the first step.
+  first = (env.episode_length_buf == 1).unsqueeze(1)
+  before = torch.where(first, action, before)
+  rate = quantities.action_rate(action, before, term.scale, env.step_dt)
+  joints = env.scene[asset_cfg.name].num_joints
+  return rate.new_zeros(env.num_envs, joints).index_copy_(1, term.target_ids, rate)
+
+
+class joint_acc:
+  """Joint acceleration over the last physics substep, or the whole control step.
+
+  Over the control step it is what a robot can measure; it needs the velocity of the
+  step before, and is 0 on an episode's first step. # [B, J]
+  """
+
+  def __init__(self, cfg: ConstraintTermCfg, env: ConstrainedEnv):
+    asset: Entity = env.scene[cfg.params.get("asset_cfg", _ROBOT).name]
+    self._before = torch.zeros_like(asset.data.joint_vel)
+
+  def __call__(
+    self,
+    env: ConstrainedEnv,
+    over: Literal["substep", "control"] = "substep",
+    asset_cfg: SceneEntityCfg = _ROBOT,
+  ) -> torch.Tensor:
+    asset: Entity = env.scene[asset_cfg.name]
+    velocity = asset.data.joint_vel
+    if over == "substep":
+      before = env.sim.qvel_prev[:, asset.indexing.joint_v_adr]
+      return quantities.joint_acceleration(velocity, before, env.physics_dt)
+    first = (env.episode_length_buf == 1).unsqueeze(1)
+    before = torch.where(first, velocity, self._before)
+    acceleration = quantities.joint_acceleration(velocity, before, env.step_dt)
+    self._before.copy_(velocity)
+    return acceleration
+
+
+def joint_torque(
+  env: ConstrainedEnv, asset_cfg: SceneEntityCfg = _ROBOT
+) -> torch.Tensor:
+  """Torque of the actuators at the joints. # [B, J]"""
+  asset: Entity = env.scene[asset_cfg.name]
+  return quantities.joint_torque(asset.data.qfrc_actuator)
+
+
+def joint_vel(env: ConstrainedEnv, asset_cfg: SceneEntityCfg = _ROBOT) -> torch.Tensor:
+  """Joint speed. # [B, J]"""
+  asset: Entity = env.scene[asset_cfg.name]
+  return quantities.joint_velocity(asset.data.joint_vel)
+
+
+def tilt(env: ConstrainedEnv, asset_cfg: SceneEntityCfg = _ROBOT) -> torch.Tensor:
+  """Angle between the root's z axis and the vertical, in rad. # [B]"""
+  asset: Entity = env.scene[asset_cfg.name]
+  return torch.acos((-asset.data.projected_gravity_b[:, 2]).clamp(-1.0, 1.0))
+
+
+def contact_force(env: ConstrainedEnv, sensor_name: str) -> torch.Tensor:
+  """Largest force on any of a contact sensor's primaries, in N. # [B]"""
+  sensor: ContactSensor = env.scene[sensor_name]
+  force = sensor.data.force
+  assert force is not None, f"sensor '{sensor_name}' has no field 'force'"
+  return force.norm(dim=-1).amax(1)
+
+
+def _action_columns(env: ConstrainedEnv, action_name: str) -> slice:
+  start = 0
+  for name, term in env.action_manager._terms.items():
+    if name == action_name:
+      return slice(start, start + term.action_dim)
+    start += term.action_dim
+  raise ValueError(
+    f"no action term '{action_name}' in {env.action_manager.active_terms}"
+  )

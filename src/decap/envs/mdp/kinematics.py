@@ -1,0 +1,48 @@
+"""What several terms read from the simulation, without waiting for the device."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from mjlab.entity.data import compute_velocity_from_cvel
+
+from decap.envs.masked import constant
+
+if TYPE_CHECKING:
+  from mjlab.entity import Entity
+  from mjlab.envs import ManagerBasedRlEnv
+
+
+def on_device(env: ManagerBasedRlEnv, ids: list[int] | slice) -> torch.Tensor | slice:
+  """Indices for ``x[:, ids]``; a Python list would be copied to the device each time."""
+  return ids if isinstance(ids, slice) else constant(env, ("ids", tuple(ids)), ids)
+
+
+def root_velocity_yaw(asset: Entity) -> torch.Tensor:
+  """Root velocity along and across the heading, in the horizontal plane. # [B, 2]"""
+  w, x, y, z = asset.data.root_link_quat_w.unbind(-1)
+  heading = torch.stack((1.0 - 2.0 * (y * y + z * z), 2.0 * (x * y + w * z)), -1)
+  heading = torch.nn.functional.normalize(heading, dim=-1)  # [B, 2] (cos, sin)
+  velocity = asset.data.root_link_lin_vel_w[:, :2]
+  along = (heading * velocity).sum(-1)
+  across = heading[:, 0] * velocity[:, 1] - heading[:, 1] * velocity[:, 0]
+  return torch.stack((along, across), -1)
+
+
+def body_position_w(
+  env: ManagerBasedRlEnv, asset: Entity, body_ids: list[int] | slice
+) -> torch.Tensor:
+  """Origins of some of an entity's bodies. # [B, N, 3]"""
+  ids = asset.indexing.body_ids[on_device(env, body_ids)]
+  return asset.data.data.xpos[:, ids]
+
+
+def body_velocity_w(
+  env: ManagerBasedRlEnv, asset: Entity, body_ids: list[int] | slice
+) -> torch.Tensor:
+  """Linear velocities at the origins of some of an entity's bodies. # [B, N, 3]"""
+  ids = asset.indexing.body_ids[on_device(env, body_ids)]
+  data = asset.data.data
+  com = data.subtree_com[:, asset.indexing.root_body_id].unsqueeze(1)
+  return compute_velocity_from_cvel(data.xpos[:, ids], com, data.cvel[:, ids])[..., :3]

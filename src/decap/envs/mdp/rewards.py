@@ -1,0 +1,162 @@
+"""Reward terms of the velocity task: ``(env, **params) -> [B]``, weights in the task.
+
+Terms that mjlab has in the same form (alive, orientation, joint position limits,
+action rate of first and second order) are mjlab's own.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from mjlab.managers.scene_entity_config import SceneEntityCfg
+
+from decap.envs.masked import constant
+from decap.envs.mdp.kinematics import (
+  body_position_w,
+  body_velocity_w,
+  on_device,
+  root_velocity_yaw,
+)
+from decap.envs.mdp.terrain import terrain_height
+
+if TYPE_CHECKING:
+  from mjlab.entity import Entity
+  from mjlab.envs import ManagerBasedRlEnv
+  from mjlab.sensor import ContactSensor
+
+_ROBOT = SceneEntityCfg("robot")
+
+
+def track_velocity_xy(
+  env: ManagerBasedRlEnv,
+  command_name: str,
+  variance: float,
+  asset_cfg: SceneEntityCfg = _ROBOT,
+) -> torch.Tensor:
+  """exp(−‖error‖² / variance) of the planar velocity in the yaw frame."""
+  asset: Entity = env.scene[asset_cfg.name]
+  command = env.command_manager.get_command(command_name)
+  error = command[:, :2] - root_velocity_yaw(asset)
+  return torch.exp(-error.square().sum(1) / variance)
+
+
+def track_velocity_yaw(
+  env: ManagerBasedRlEnv,
+  command_name: str,
+  variance: float,
+  asset_cfg: SceneEntityCfg = _ROBOT,
+) -> torch.Tensor:
+  """exp(−error² / variance) of the yaw rate."""
+  asset: Entity = env.scene[asset_cfg.name]
+  command = env.command_manager.get_command(command_name)
+  error = command[:, 2] - asset.data.root_link_ang_vel_b[:, 2]
+  return torch.exp(-error.square() / variance)
+
+
+def vertical_velocity(
+  env: ManagerBasedRlEnv, asset_cfg: SceneEntityCfg = _ROBOT
+) -> torch.Tensor:
+  """Square of the root's velocity along its own z axis."""
+  asset: Entity = env.scene[asset_cfg.name]
+  return asset.data.root_link_lin_vel_b[:, 2].square()
+
+
+def roll_pitch_rate(
+  env: ManagerBasedRlEnv, asset_cfg: SceneEntityCfg = _ROBOT
+) -> torch.Tensor:
+  """Sum of the squares of the root's roll and pitch rates."""
+  asset: Entity = env.scene[asset_cfg.name]
+  return asset.data.root_link_ang_vel_b[:, :2].square().sum(1)
+
+
+def base_height(
+  env: ManagerBasedRlEnv, target_m: float, asset_cfg: SceneEntityCfg = _ROBOT
+) -> torch.Tensor:
+  """Squared error of the root's height above the terrain below it."""
+  asset: Entity = env.scene[asset_cfg.name]
+  position = asset.data.root_link_pos_w
+  height = position[:, 2] - terrain_height(env, position[:, :2])
+  return (height - target_m).square()
+
+
+def joint_deviation(
+  env: ManagerBasedRlEnv, asset_cfg: SceneEntityCfg = _ROBOT
+) -> torch.Tensor:
+  """Sum of the distances of the chosen joints from their default positions."""
+  asset: Entity = env.scene[asset_cfg.name]
+  ids = on_device(env, asset_cfg.joint_ids)
+  return (asset.data.joint_pos - asset.data.default_joint_pos)[:, ids].abs().sum(1)
+
+
+def foot_slide(
+  env: ManagerBasedRlEnv, sensor_name: str, asset_cfg: SceneEntityCfg
+) -> torch.Tensor:
+  """Horizontal speed of the feet that touch the ground, summed.
+
+  The bodies of ``asset_cfg`` and the primaries of the sensor are the same feet in the
+  same order.
+  """
+  asset: Entity = env.scene[asset_cfg.name]
+  speed = body_velocity_w(env, asset, asset_cfg.body_ids)[..., :2].norm(dim=-1)
+  return (speed * in_contact(env, sensor_name)).sum(1)
+
+
+def foot_clearance(
+  env: ManagerBasedRlEnv,
+  target_m: float,
+  variance: float,
+  speed_gain: float,
+  asset_cfg: SceneEntityCfg,
+) -> torch.Tensor:
+  """exp(−Σ (z − target)² tanh(gain · ‖v_xy‖) / variance) over the feet.
+
+  z is the height of the foot's body, not of its sole, above the terrain.
+  """
+  asset: Entity = env.scene[asset_cfg.name]
+  position = body_position_w(env, asset, asset_cfg.body_ids)
+  height = position[..., 2] - terrain_height(env, position[..., :2])
+  speed = body_velocity_w(env, asset, asset_cfg.body_ids)[..., :2].norm(dim=-1)
+  error = (height - target_m).square() * torch.tanh(speed_gain * speed)
+  return torch.exp(-error.sum(1) / variance)
+
+
+def gait(
+  env: ManagerBasedRlEnv,
+  sensor_name: str,
+  command_name: str,
+  period_s: float,
+  offsets: tuple[float, ...],
+  stance_share: float,
+  command_threshold: float,
+) -> torch.Tensor:
+  """Number of feet whose contact agrees with a clock, when commanded to move.
+
+  A foot is in stance while the phase of its clock, which starts with the episode, is
+  below ``stance_share``.
+  """
+  time_s = env.episode_length_buf * env.step_dt
+  offset = constant(env, ("gait offsets", offsets), offsets)
+  phase = (time_s.unsqueeze(1) / period_s + offset) % 1.0  # [B, feet]
+  agrees = (phase < stance_share) == in_contact(env, sensor_name)
+  command = env.command_manager.get_command(command_name)
+  moves = command.norm(dim=1) > command_threshold
+  return agrees.sum(1) * moves
+
+
+def undesired_contacts(
+  env: ManagerBasedRlEnv, sensor_name: str, force_threshold: float
+) -> torch.Tensor:
+  """Number of the sensor's bodies that are touched with more than a threshold."""
+  sensor: ContactSensor = env.scene[sensor_name]
+  force = sensor.data.force
+  assert force is not None, f"sensor '{sensor_name}' has no field 'force'"
+  return (force.norm(dim=-1) > force_threshold).sum(1).float()
+
+
+def in_contact(env: ManagerBasedRlEnv, sensor_name: str) -> torch.Tensor:
+  """Which of a contact sensor's primaries touch something. # [B, N] bool"""
+  sensor: ContactSensor = env.scene[sensor_name]
+  found = sensor.data.found
+  assert found is not None, f"sensor '{sensor_name}' has no field 'found'"
+  return found > 0

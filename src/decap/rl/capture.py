@@ -1,0 +1,94 @@
+"""Records a piece of the training loop as one CUDA graph and replays it.
+
+The code that is recorded is the code that runs eagerly. What a recording needs is
+here: one stream for torch and Warp, Warp's conditional nodes inside torch's capture,
+and a garbage collector that stays quiet.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+from collections.abc import Callable, Iterator
+
+import torch
+
+MIN_DRIVER = (12, 4)
+"""First CUDA driver with the conditional graph nodes that the solver's loop needs."""
+
+
+class Captured:
+  """A function without arguments that runs as a CUDA graph."""
+
+  def __init__(self, func: Callable[[], None], stream: torch.cuda.Stream, warm_up: int):
+    """Calls ``func`` ``warm_up`` times for real, then records it."""
+    self._stream = stream
+    with on_stream(stream):
+      for _ in range(warm_up):
+        func()
+    torch.cuda.synchronize()
+    self._graph = torch.cuda.CUDAGraph()
+    with _no_garbage_collection(), _recording(self._graph, stream):
+      func()
+    torch.cuda.synchronize()
+
+  def __call__(self) -> None:
+    with torch.cuda.stream(self._stream):
+      self._graph.replay()
+
+
+@contextlib.contextmanager
+def on_stream(stream: torch.cuda.Stream) -> Iterator[None]:
+  """Makes torch and Warp issue their work on one stream."""
+  import warp as wp
+
+  with (
+    torch.cuda.stream(stream),
+    wp.ScopedStream(wp.stream_from_torch(stream), sync_enter=False),
+  ):
+    yield
+
+
+@contextlib.contextmanager
+def _recording(
+  graph: torch.cuda.CUDAGraph, stream: torch.cuda.Stream
+) -> Iterator[None]:
+  import warp as wp
+
+  with torch.cuda.graph(graph, stream=stream), on_stream(stream):
+    # Registers torch's capture with Warp, so that wp.capture_while becomes a node.
+    with wp.ScopedCapture(
+      stream=wp.get_stream(wp.device_from_torch(stream.device)),
+      external=True,
+      capture_mode=wp.CaptureMode.GLOBAL,
+    ):
+      yield
+
+
+@contextlib.contextmanager
+def _no_garbage_collection() -> Iterator[None]:
+  """A collected graph's destructor would be recorded, and corrupt the recording."""
+  gc.collect()
+  enabled = gc.isenabled()
+  gc.disable()
+  try:
+    yield
+  finally:
+    if enabled:
+      gc.enable()
+
+
+def why_not(device: str, waiting_terms: list[str]) -> str | None:
+  """Why a training loop cannot be captured here, or None if it can."""
+  if torch.device(device).type != "cuda":
+    return "there is no GPU in use"
+  if waiting_terms:
+    return f"the environment waits for the device in: {', '.join(waiting_terms)}"
+  import warp as wp
+
+  driver = wp.get_cuda_driver_version()
+  if driver is None or driver < MIN_DRIVER:
+    return f"the CUDA driver {driver} has no conditional graph nodes (12.4 has)"
+  if not wp.is_mempool_enabled(wp.get_device(device)):
+    return "Warp's memory pool is off on this device"
+  return None

@@ -1,0 +1,51 @@
+"""Checks that users may run on their own environments and algorithms."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+_WAITING = {
+  "aten.nonzero.default": "nonzero",
+  "aten._local_scalar_dense.default": ".item() or a Python branch on a tensor",
+  "aten.masked_select.default": "masked_select",
+  "aten._unique2.default": "unique",
+  "aten.normal.Tensor_Tensor": "normal with tensor parameters",
+  "aten.normal.Tensor_float": "normal with tensor parameters",
+  "aten.normal.float_Tensor": "normal with tensor parameters",
+  "aten.lift_fresh.default": "a tensor made from host values",
+}
+_INDEXED = ("aten.index.Tensor", "aten.index_put_.default", "aten.index_put.default")
+
+
+class _Waits(TorchDispatchMode):
+  def __init__(self) -> None:
+    super().__init__()
+    self.found: list[str] = []
+
+  def __torch_dispatch__(
+    self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None
+  ) -> Any:
+    del types
+    name = str(func)
+    if name in _WAITING:
+      self.found.append(_WAITING[name])
+    elif name in _INDEXED and any(
+      i is not None and i.dtype in (torch.bool, torch.uint8) for i in args[1]
+    ):
+      self.found.append("boolean indexing")
+    return func(*args, **(kwargs or {}))
+
+
+def waits(call: Callable[[], Any]) -> list[str]:
+  """What in ``call`` would make the host wait for a GPU; empty if nothing does.
+
+  It watches the operators, so it works on a CPU too; scalars written through index
+  tensors escape it there.
+  """
+  with _Waits() as mode:
+    call()
+  return mode.found
