@@ -25,6 +25,13 @@ class Gaussian(GaussianDistribution):
     with torch.no_grad():
       parameter.copy_(std if self.std_type == "scalar" else std.log())
 
+  @property
+  def current_std(self) -> Tensor:
+    """Standard deviation of each action [A], whatever the last observation."""
+    if self.std_type == "scalar":
+      return self.std_param.detach().clamp(*self.std_range)
+    return self.log_std_param.detach().clamp(*self.log_std_range).exp()
+
   def sample(self) -> Tensor:
     """Sample; `torch.normal` with tensor parameters would wait for the device."""
     return (self.mean + self.std * torch.randn_like(self.mean)).detach()
@@ -64,6 +71,12 @@ class Model(MLPModel):
     super().__init__(obs, {obs_group: [obs_group]}, obs_group, *args, **kwargs)  # ty: ignore
     if self.obs_normalization:
       self.obs_normalizer = FrozenNormalization(self.obs_dim)
+
+  @property
+  def gaussian(self) -> Gaussian:
+    """The actor's action distribution."""
+    assert isinstance(self.distribution, Gaussian)
+    return self.distribution
 
   def observe(self, obs: Mapping[str, Tensor]) -> Tensor:
     """The normalised network input [..., D]."""
@@ -115,10 +128,11 @@ def resolve_init_std(
   init_std: float | Mapping[str, float], action_names: Sequence[str]
 ) -> list[float]:
   """One initial σ per action, from one value or from name patterns (full match)."""
-  if not isinstance(init_std, Mapping):
-    init_std = {".*": init_std}
+  by_pattern = (
+    {".*": float(init_std)} if isinstance(init_std, (int, float)) else dict(init_std)
+  )
   stds = []
-  for pattern, std in init_std.items():
+  for pattern, std in by_pattern.items():
     if std <= 0.0:
       raise ValueError(f"init_std of {pattern!r} is {std}; it must be positive.")
     if not any(re.fullmatch(pattern, name) for name in action_names):
@@ -126,10 +140,10 @@ def resolve_init_std(
         f"init_std pattern {pattern!r} matches no action of {list(action_names)}."
       )
   for name in action_names:
-    matches = [p for p in init_std if re.fullmatch(p, name)]
+    matches = [p for p in by_pattern if re.fullmatch(p, name)]
     if len(matches) != 1:
       raise ValueError(
         f"Action {name!r} must match exactly one init_std pattern, not {matches}."
       )
-    stds.append(float(init_std[matches[0]]))
+    stds.append(by_pattern[matches[0]])
   return stds

@@ -45,7 +45,7 @@ class PPO(rsl_rl.algorithms.PPO):
 
   actor: Model
   critic: Model
-  storage: RolloutStorage  # ty: ignore[invalid-attribute-override]
+  storage: RolloutStorage
 
   def __init__(
     self,
@@ -103,7 +103,7 @@ class PPO(rsl_rl.algorithms.PPO):
   # The four verbs.
 
   @torch.no_grad()
-  def act(self, obs: Mapping[str, Tensor]) -> Tensor:  # ty: ignore[invalid-method-override]
+  def act(self, obs: Mapping[str, Tensor]) -> Tensor:
     """Sample actions [B, A] and store them with all that the update needs.
 
     Observations are stored here, before the environment writes the next ones.
@@ -121,7 +121,7 @@ class PPO(rsl_rl.algorithms.PPO):
     return actions
 
   @torch.no_grad()
-  def process_env_step(  # ty: ignore[invalid-method-override]
+  def process_env_step(
     self,
     obs: Mapping[str, Tensor],
     rewards: Tensor,
@@ -147,7 +147,7 @@ class PPO(rsl_rl.algorithms.PPO):
     self.storage.advance()
 
   @torch.no_grad()
-  def compute_returns(self, obs: Mapping[str, Tensor]) -> None:  # ty: ignore[invalid-method-override]
+  def compute_returns(self, obs: Mapping[str, Tensor]) -> None:
     """Write returns and the advantages that the policy is trained on."""
     st = self.storage
     last_values = self.critic(obs).squeeze(-1)
@@ -157,7 +157,7 @@ class PPO(rsl_rl.algorithms.PPO):
     st.returns.copy_(returns)
     st.advantages.copy_(self.policy_advantages(advantages))
 
-  def update(self) -> dict[str, Tensor]:  # ty: ignore[invalid-method-override]
+  def update(self) -> dict[str, Tensor]:
     """Train on the rollout; returns named scalars that stay on the device."""
     self.begin_update()
     for _ in range(self.num_learning_epochs):
@@ -254,17 +254,12 @@ class PPO(rsl_rl.algorithms.PPO):
   @property
   def std(self) -> Tensor:
     """Current standard deviation of each action [A]."""
-    distribution = self.actor.distribution
-    assert distribution is not None
-    if distribution.std_type == "log":
-      return distribution.log_std_param.detach().exp()
-    return distribution.std_param.detach()
+    return self.actor.gaussian.current_std
 
   def evaluate(self, batch: Batch) -> Evaluation:
     """Run the current networks on a mini-batch."""
     policy_input = self.policy_input(batch)
-    distribution = self.actor.distribution
-    assert distribution is not None
+    distribution = self.actor.gaussian
     distribution.update(self.actor.mlp(policy_input))
     log_prob = distribution.log_prob(batch.actions)
     return Evaluation(

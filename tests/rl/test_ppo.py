@@ -1,0 +1,293 @@
+"""PPO: parity with rsl_rl, rewards and time-outs, learning rate, syncs, state."""
+
+import copy
+
+import pytest
+import rsl_rl.algorithms
+import rsl_rl.storage
+import torch
+from rsl_rl.models import MLPModel
+from tensordict import TensorDict
+
+from decap.rl.config import LagrangianCfg, LcpCfg, NIpoCfg, PpoCfg
+from decap.rl.modules import Models
+from decap.rl.ppo import PPO
+from decap.testing import waits
+
+EVERY_ALGORITHM = [
+  PpoCfg(survival=True, reward_rule="clip"),
+  PpoCfg(survival=True, reward_rule="scale-clip"),
+  LcpCfg(),
+  NIpoCfg(),
+  LagrangianCfg(),
+]
+
+
+def rsl_rl_twin(alg, agent):
+  """rsl_rl's PPO with the weights and the rollout of ours."""
+  obs = TensorDict(
+    {k: v[0] for k, v in alg.storage.observations.items()}, [agent.num_envs]
+  )
+  groups = {"actor": ["actor"], "critic": ["critic"]}
+  actor = MLPModel(
+    obs,
+    groups,
+    "actor",
+    agent.num_actions,
+    (16, 8),
+    distribution_cfg={"class_name": "GaussianDistribution"},
+  )
+  critic = MLPModel(obs, groups, "critic", 1, (16, 8))
+  actor.load_state_dict(alg.actor.state_dict())
+  critic.load_state_dict(alg.critic.state_dict())
+  storage = rsl_rl.storage.RolloutStorage(
+    "rl", agent.num_envs, agent.num_steps, obs, [agent.num_actions]
+  )
+  ours = alg.storage
+  storage.observations.update(ours.observations)
+  storage.actions.copy_(ours.actions)
+  storage.rewards.copy_(ours.rewards.unsqueeze(-1))
+  storage.dones.copy_(ours.dones.unsqueeze(-1))
+  storage.values.copy_(ours.values.unsqueeze(-1))
+  storage.actions_log_prob.copy_(ours.log_prob.unsqueeze(-1))
+  storage.distribution_params = (ours.mean.clone(), ours.std.clone())
+  return rsl_rl.algorithms.PPO(actor, critic, storage)
+
+
+def test_idle_constraints_update_as_rsl_rl_does(agent):
+  ours = agent.build(obs_normalization=False)
+  last_obs = agent.rollout(ours)
+  theirs = rsl_rl_twin(ours, agent)
+  before = agent.weights(ours)
+
+  theirs.compute_returns(TensorDict(last_obs, [agent.num_envs]))
+  torch.testing.assert_close(
+    ours.storage.returns, theirs.storage.returns.squeeze(-1), rtol=1e-6, atol=1e-6
+  )
+  torch.manual_seed(3)
+  losses = theirs.update()
+  torch.manual_seed(3)
+  metrics = ours.update()
+
+  after = torch.cat(
+    [
+      p.detach().flatten()
+      for net in (theirs.actor, theirs.critic)
+      for p in net.parameters()
+    ]
+  )
+  change, expected = agent.weights(ours) - before, after - before
+  assert expected.norm() > 0.1
+  assert (change - expected).norm() < 1e-6 * expected.norm()
+  assert float(ours.learning_rate) == pytest.approx(theirs.learning_rate, rel=1e-6)
+  for name, loss in losses.items():
+    assert float(metrics[f"Loss/{name}"]) == pytest.approx(loss, rel=1e-5)
+
+
+def one_step(alg, agent, reward, delta, time_out, value):
+  """The stored reward of one step with a made-up value of the state."""
+  obs = {k: torch.zeros_like(v[0]) for k, v in alg.storage.observations.items()}
+  alg.act(obs)
+  alg._values.fill_(value)
+  ones = torch.ones(agent.num_envs)
+  extras = {
+    "time_outs": (ones * time_out).bool(),
+    "constraints": {"delta": ones * delta},
+  }
+  alg.process_env_step(obs, ones * reward, (ones * time_out).bool(), extras)
+  return float(alg.storage.rewards[0, 0])
+
+
+@pytest.mark.parametrize(
+  ("cfg", "reward", "expected"),
+  [
+    # γ (1 − δ̄) V = 0.99 · 0.75 · 4 = 2.97 comes on top of the ruled reward.
+    (PpoCfg(survival=True, reward_rule="raw"), -2.0, -2.0 + 2.97),
+    (PpoCfg(survival=True, reward_rule="clip"), -2.0, 0.0 + 2.97),
+    (PpoCfg(survival=True, reward_rule="clip"), 2.0, 2.0 + 2.97),
+    (PpoCfg(survival=True, reward_rule="scale-clip"), 2.0, 1.5 + 2.97),
+    (PpoCfg(survival=True, reward_rule="scale-clip"), -2.0, 0.0 + 2.97),
+    # Without survival the bootstrap is rsl_rl's: 0.99 · 4 = 3.96.
+    (PpoCfg(survival=False), -2.0, -2.0 + 3.96),
+  ],
+)
+def test_reward_rule_comes_before_the_time_out_bootstrap(agent, cfg, reward, expected):
+  stored = one_step(agent.build(cfg), agent, reward, 0.25, True, 4.0)
+  assert stored == pytest.approx(expected)
+
+
+def test_a_step_that_goes_on_is_not_bootstrapped(agent):
+  assert one_step(agent.build(), agent, 2.0, 0.25, False, 4.0) == 2.0
+
+
+def test_delta_is_stored_as_it_is_only_where_it_cuts_returns(agent):
+  surviving = agent.build(PpoCfg(survival=True))
+  one_step(surviving, agent, 1.0, 0.7, False, 0.0)
+  assert float(surviving.storage.delta[0, 0]) == pytest.approx(0.7)
+  plain = agent.build(PpoCfg(survival=False))
+  one_step(plain, agent, 1.0, 0.7, False, 0.0)
+  assert float(plain.storage.delta[0, 0]) == 0.0
+
+
+@pytest.mark.parametrize(
+  ("rate", "kl", "expected"),
+  [
+    (1e-3, 0.021, 1e-3 / 1.5),  # above twice 0.01
+    (1e-3, 0.019, 1e-3),
+    (1e-3, 0.006, 1e-3),
+    (1e-3, 0.004, 1.5e-3),  # below half of it
+    (1e-3, 0.0, 1e-3),  # rsl_rl leaves the rate alone at exactly zero
+    (1.2e-5, 1.0, 1e-5),
+    (9e-3, 1e-4, 1e-2),
+  ],
+)
+def test_learning_rate_follows_the_kl(agent, rate, kl, expected):
+  alg = agent.build()
+  alg.learning_rate.fill_(rate)
+  alg.adapt_learning_rate(torch.tensor(kl))
+  assert float(alg.learning_rate) == pytest.approx(expected)
+  assert alg.optimizer.param_groups[0]["lr"] is alg.learning_rate
+
+
+def test_fixed_schedule_keeps_the_rate(agent):
+  alg = agent.build(PpoCfg(schedule="fixed", learning_rate=3e-4))
+  agent.rollout(alg)
+  assert float(alg.update()["Policy/learning_rate"]) == pytest.approx(3e-4)
+
+
+def test_first_mini_batch_sees_the_policy_that_acted(agent):
+  """The normaliser moves after the update, not between rollout and update."""
+  alg = agent.build()
+  for iteration in range(3):
+    agent.rollout(alg, seed=iteration)
+    batch = alg.storage.gather(alg.storage.indices)
+    evaluation = alg.evaluate(batch)
+    torch.testing.assert_close(evaluation.mean, batch.mean, rtol=0, atol=1e-6)
+    torch.testing.assert_close(
+      evaluation.ratio, torch.ones_like(evaluation.ratio), rtol=0, atol=1e-5
+    )
+    alg.update()
+  assert int(alg.actor.obs_normalizer.count) == 3 * agent.num_envs * agent.num_steps
+
+
+def test_kl_and_noise_are_told_apart_by_group(agent):
+  alg = agent.build(init_std={"joint_[02]": 0.1, "joint_1": 0.5})
+  agent.rollout(alg)
+  metrics = alg.update()
+  assert float(metrics["Policy/std/upper"]) == pytest.approx(0.1, abs=0.02)
+  assert float(metrics["Policy/std/lower"]) == pytest.approx(0.5, abs=0.02)
+  total = metrics["Policy/kl/upper"] + metrics["Policy/kl/lower"]
+  torch.testing.assert_close(total, metrics["Policy/kl"])
+
+
+@pytest.mark.parametrize("cfg", EVERY_ALGORITHM, ids=lambda cfg: cfg.class_name)
+def test_neither_rollout_nor_update_waits_for_the_device(agent, cfg):
+  alg = agent.build(cfg)
+  obs = agent.make_obs(0)
+  step = agent.make_step(0)
+  agent.rollout(alg)
+  alg.update()  # the first one allocates
+
+  def iteration():
+    alg.act(obs)
+    alg.process_env_step(*step)
+    alg.compute_returns(obs)
+    alg.update()
+
+  assert waits(iteration) == []
+
+
+@pytest.mark.parametrize("cfg", EVERY_ALGORITHM, ids=lambda cfg: cfg.class_name)
+def test_an_update_rebinds_no_buffer(agent, cfg):
+  """A recorded update reads and writes the memory that it was recorded with."""
+  alg = agent.build(cfg)
+
+  def addresses():
+    tensors = [alg.learning_rate, *vars(alg.storage).values()]
+    for net in alg.networks:
+      tensors += [*net.parameters(), *net.buffers()]
+      tensors += [p.grad for p in net.parameters()]
+    for state in alg.optimizer.state.values():
+      tensors += state.values()
+    tensors += [v for v in vars(alg).values() if isinstance(v, torch.Tensor)]
+    return [t.data_ptr() for t in tensors if isinstance(t, torch.Tensor)]
+
+  agent.rollout(alg)
+  alg.update()
+  before = addresses()
+  agent.rollout(alg, seed=1)
+  alg.update()
+  assert addresses() == before
+
+
+@pytest.mark.parametrize("cfg", EVERY_ALGORITHM, ids=lambda cfg: cfg.class_name)
+def test_state_dict_continues_exactly(agent, cfg, tmp_path):
+  one = agent.build(cfg, seed=0)
+  agent.rollout(one, seed=0)
+  one.update()
+  torch.save(one.state_dict(), tmp_path / "model.pt")
+
+  other = agent.build(cfg, seed=1)
+  other.load_state_dict(torch.load(tmp_path / "model.pt", weights_only=True))
+  for alg in (one, other):
+    for seed in (1, 2):
+      agent.rollout(alg, seed=seed)
+      alg.update()
+  assert torch.equal(agent.weights(one), agent.weights(other))
+  states = [
+    [t for t in vars(alg).values() if isinstance(t, torch.Tensor)]
+    for alg in (one, other)
+  ]
+  for ours, theirs in zip(*states, strict=True):
+    assert torch.equal(ours, theirs)
+
+
+def test_rsl_rl_loads_the_saved_actor(agent):
+  alg = agent.build()
+  agent.rollout(alg)
+  alg.update()
+  obs = TensorDict(agent.make_obs(4), [agent.num_envs])
+  actor = MLPModel(
+    obs,
+    {"actor": ["actor"]},
+    "actor",
+    agent.num_actions,
+    (16, 8),
+    obs_normalization=True,
+    distribution_cfg={"class_name": "GaussianDistribution"},
+  )
+  actor.load_state_dict(copy.deepcopy(alg.save()["actor_state_dict"]))
+  torch.testing.assert_close(actor(obs), alg.actor(obs))
+
+
+@pytest.mark.parametrize(
+  ("option", "sentence"),
+  [
+    ({"rnd_cfg": {}}, "Random network distillation is not supported"),
+    ({"symmetry_cfg": {}}, "Symmetry augmentation is not supported"),
+    ({"multi_gpu_cfg": {}}, "Multi-GPU training is not supported"),
+  ],
+)
+def test_what_is_not_carried_is_refused(agent, option, sentence):
+  alg = agent.build()
+  models = Models(alg.actor, alg.critic, None)
+  with pytest.raises(ValueError, match=sentence):
+    PPO(models, alg.storage, PpoCfg(), "cpu", **option)
+
+
+def test_recurrent_networks_are_refused(agent):
+  alg = agent.build()
+  alg.actor.is_recurrent = True
+  with pytest.raises(ValueError, match="Recurrent policies are not supported"):
+    PPO(Models(alg.actor, alg.critic, None), alg.storage, PpoCfg(), "cpu")
+
+
+def test_several_processes_are_refused(agent, monkeypatch):
+  monkeypatch.setenv("WORLD_SIZE", "2")
+  with pytest.raises(ValueError, match="multi-GPU runs are not supported"):
+    agent.build()
+
+
+def test_more_mini_batches_than_samples_are_refused(agent):
+  with pytest.raises(ValueError, match="96 samples per iteration are too few"):
+    agent.build(PpoCfg(num_mini_batches=97))
