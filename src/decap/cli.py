@@ -40,7 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
   try:
     return _run(list(sys.argv[1:] if argv is None else argv))
   except UserError as error:
-    print(f"decap: {error}", file=sys.stderr)
+    print(f"decap: {str(error).removesuffix('.')}.", file=sys.stderr)
     return 2
   except KeyboardInterrupt:
     print("decap: interrupted.", file=sys.stderr)

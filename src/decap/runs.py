@@ -212,7 +212,9 @@ def _apply_overrides(
   import mjlab
   import tyro
 
-  configs = dataclasses.make_dataclass("Configs", [("env", type(env)), ("agent", type(agent))])
+  configs = dataclasses.make_dataclass(
+    "Configs", [("env", type(env)), ("agent", type(agent))]
+  )
   default = configs(env=env, agent=agent)
   messages = io.StringIO()
   try:

@@ -106,8 +106,11 @@ def _num_gpus() -> int:
 
 
 def _available_memory() -> int | None:
-  """Bytes of memory that are free, where the system tells."""
+  """Bytes of memory that programs can still have, where the system tells."""
   try:
-    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-  except (ValueError, OSError, AttributeError):
-    return None
+    for line in Path("/proc/meminfo").read_text().splitlines():
+      if line.startswith("MemAvailable:"):
+        return int(line.split()[1]) * 1024
+  except OSError:
+    pass
+  return None

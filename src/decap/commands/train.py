@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from decap.commands import checks
 from decap.errors import UserError
@@ -19,6 +21,9 @@ from decap.runs import (
   read_limits,
   run_folder,
 )
+
+if TYPE_CHECKING:
+  from decap.rl.runner import OnIteration
 
 TAKES_OVERRIDES = True
 INTERRUPTED = 130
@@ -40,11 +45,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     default="auto",
     help="physics: MuJoCo Warp or C MuJoCo (default: native on the CPU)",
   )
-  add("--threads", type=int, metavar="N", help="threads of the CPU engine")
   add("--limits", metavar="FILE", help="YAML or JSON file with limits, by constraint")
   add(
     "--feasibility",
-    choices=("none", "cap", "anneal"),
+    choices=("none", "cap", "cap-rows", "anneal"),
     help="aid while the policy violates the limits nearly everywhere",
   )
   add("--resume", metavar="RUN", help="continue a run folder or checkpoint")
@@ -70,7 +74,6 @@ def run(options: argparse.Namespace) -> int:
   checks.check_backend(options.backend, device)
   checks.check_num_envs(options.num_envs, device)
   checks.check_at_least("--iterations", options.iterations, 1)
-  checks.check_at_least("--threads", options.threads, 1)
   checks.check_at_least("--seed", options.seed, 0)
   if options.logger == "wandb":
     checks.check_installed("wandb", "--logger wandb")
@@ -78,17 +81,26 @@ def run(options: argparse.Namespace) -> int:
   folder = run_folder(options.resume) if options.resume else None
   checks.check_writable(folder or options.log_root)
   init_from = checkpoint_files.resolve(options.init_from) if options.init_from else None
-  finished = train(
+  result = train(
     spec,
     device=device,
     backend=options.backend,
-    threads=options.threads,
     logger=options.logger,
     folder=folder or default_run_folder(options.log_root, spec, options.run_name),
     resume=checkpoint,
     init_from=init_from,
   )
-  return 0 if finished else INTERRUPTED
+  return 0 if result.finished else INTERRUPTED
+
+
+@dataclass(frozen=True)
+class Result:
+  """What is left of a training when it has ended."""
+
+  finished: bool
+  """False if the user, or the caller, stopped it early."""
+  limits: dict[str, float]
+  """Constraint row → limit."""
 
 
 def train(
@@ -97,13 +109,12 @@ def train(
   folder: Path,
   device: str = "cpu",
   backend: str = "auto",
-  threads: int | None = None,
   logger: str = "tensorboard",
   resume: Path | None = None,
   init_from: Path | None = None,
-  on_iteration=None,
-) -> bool:
-  """Train as described; returns False if the user stopped it.
+  on_iteration: OnIteration | None = None,
+) -> Result:
+  """Train as described.
 
   The run folder appears only when the configs are checked and the environment stands.
   """
@@ -115,7 +126,7 @@ def train(
     f"Building {env_cfg.scene.num_envs} environments of {spec.task} on {device} …",
     flush=True,
   )
-  env = make_env(env_cfg, device, backend, threads)
+  env = make_env(env_cfg, device, backend)
   from decap.deploy.export import describe
   from decap.rl.runner import Runner
 
@@ -136,15 +147,22 @@ def train(
     runner.init_from(init_from)
   if not resume:
     create_run_folder(folder, spec, env_cfg, agent_cfg)
-  print(f"Training {spec.method} on {spec.task}, seed {spec.seed}: {folder}", flush=True)
+  print(
+    f"Training {spec.method} on {spec.task}, seed {spec.seed}: {folder}", flush=True
+  )
   finished = runner.learn()
   path = runner.save()
   env.close()
   _finish(path, folder, finished)
-  return finished
+  return Result(finished, {row.name: row.limit for row in env.constraint_manager.rows})
 
 
-def make_env(env_cfg, device: str, backend: str = "auto", threads: int | None = None):
+def make_env(
+  env_cfg,
+  device: str,
+  backend: str = "auto",
+  render_mode: str | None = None,
+):
   """Build the environment, with its config errors as sentences."""
   import torch
 
@@ -156,7 +174,7 @@ def make_env(env_cfg, device: str, backend: str = "auto", threads: int | None = 
     torch.set_num_threads(1)
   env_cfg.backend = backend
   try:
-    return ConstrainedEnv(env_cfg, device)
+    return ConstrainedEnv(env_cfg, device, render_mode)
   except ValueError as error:
     raise UserError(f"The environment cannot be built: {error}") from error
 
@@ -221,4 +239,3 @@ def _finish(path: Path | None, folder: Path, finished: bool) -> None:
     print(f"Done. Next: decap play {folder}")
   else:
     print(f"Stopped and saved. Continue with: decap train --resume {folder}")
-

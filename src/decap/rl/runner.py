@@ -24,7 +24,8 @@ KEEP_CHECKPOINTS = 5
 INFEASIBLE_AFTER = 50
 """Iterations in a row at which a limit is violated at every step before we say so."""
 
-OnIteration = Callable[[int, dict[str, float]], None]
+OnIteration = Callable[[int, dict[str, float]], bool | None]
+"""Called with the iteration's number and log; returning True ends the run."""
 
 
 class Runner:
@@ -37,7 +38,7 @@ class Runner:
     info: Plain data to keep in every checkpoint, such as the run's description.
     costs: One indicator cost per constraint row, or one per quantity.
     schedule: Called before every iteration with the share of the run that is done.
-    on_iteration: Called after every iteration with its number and log.
+    on_iteration: Called after every iteration; see OnIteration.
   """
 
   def __init__(
@@ -85,7 +86,7 @@ class Runner:
   # Training.
 
   def learn(self) -> bool:
-    """Train until `cfg.iterations`; returns False if Ctrl-C ended it earlier.
+    """Train until `cfg.iterations`; returns False if something ended it earlier.
 
     The first Ctrl-C (or SIGTERM) saves at the next iteration boundary and returns; a
     second one quits at once.
@@ -108,8 +109,8 @@ class Runner:
         writer(log, self.iteration)
         for warning in self._infeasible_limits(log):
           display.message(warning)
-        if self._on_iteration:
-          self._on_iteration(self.iteration, log)
+        if self._on_iteration and self._on_iteration(self.iteration, log):
+          self._stop = True
         ended = self._stop or self.iteration == total
         if ended or self.iteration % self.cfg.save_interval == 0:
           self.save()

@@ -1,0 +1,173 @@
+"""Bundles: the exported network is the trained one, and bad bundles are refused."""
+
+import hashlib
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from decap.deploy.bundle import load_bundle, write_bundle
+from decap.deploy.export import OPSET, actor_to_onnx
+from decap.errors import UserError
+from decap.rl.modules import Model
+
+JOINTS = ("left_hip", "right_hip", "elbow")
+DIM = 3 + 2 * len(JOINTS)
+
+
+def _actor(activation="elu", hidden=(64, 32), normalised=True) -> Model:
+  torch.manual_seed(3)
+  obs = {"actor": torch.zeros(1, DIM)}
+  model = Model(
+    obs,
+    "actor",
+    len(JOINTS),
+    hidden_dims=hidden,
+    activation=activation,
+    obs_normalization=normalised,
+  )
+  if normalised:
+    model.obs_normalizer.update(torch.randn(500, DIM) * torch.linspace(0.1, 9, DIM) + 2)
+  return model.eval()
+
+
+def _info() -> dict:
+  per_joint = [0.1, 0.2, 1 / 3]
+  return {
+    "task": "test",
+    "method": "decap",
+    "robot": {"name": "test"},
+    "joint_names": list(JOINTS),
+    "default_joint_pos": per_joint,
+    "stiffness": per_joint,
+    "damping": per_joint,
+    "action_scale": per_joint,
+    "observations": [
+      {"name": "gravity", "dim": 3, "scale": [1.0] * 3, "clip": None, "meaning": "g"},
+      {"name": "joints", "dim": 6, "scale": [0.5] * 6, "clip": [-1, 1], "meaning": "q"},
+    ],
+    "control_dt_s": 0.02,
+    "command_ranges": {},
+    "constraints": {},
+    "versions": {},
+  }
+
+
+def _write(folder, **changes) -> None:
+  onnx = actor_to_onnx(_actor().state_dict(), "elu", 1e-2)
+  write_bundle(folder, onnx, {**_info(), **changes})
+
+
+@pytest.mark.parametrize("activation", ["elu", "relu", "tanh", "selu"])
+@pytest.mark.parametrize("normalised", [True, False])
+def test_onnx_equals_torch_on_1000_observations(tmp_path, activation, normalised):
+  actor = _actor(activation, normalised=normalised)
+  onnx = actor_to_onnx(actor.state_dict(), activation, 1e-2)
+  write_bundle(tmp_path / "policy", onnx, _info())
+  obs = torch.randn(1000, DIM) * 5
+  with torch.no_grad():
+    expected = actor({"actor": obs}).numpy()
+  actual = load_bundle(tmp_path / "policy").act(obs.numpy())
+  np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-5)
+  assert np.abs(expected).max() > 0.1
+
+
+def test_opset_is_one_that_robots_can_run():
+  import onnx
+
+  model = onnx.load_from_string(actor_to_onnx(_actor().state_dict(), "elu", 1e-2))
+  assert model.opset_import[0].version == OPSET <= 18
+  assert model.graph.input[0].name == "obs" and model.graph.output[0].name == "actions"
+  assert model.graph.input[0].type.tensor_type.shape.dim[0].dim_param == "N"
+
+
+def test_a_bundle_keeps_full_precision_and_gives_targets(tmp_path):
+  _write(tmp_path / "policy")
+  bundle = load_bundle(tmp_path / "policy")
+  assert bundle.joint_names == JOINTS
+  assert bundle.action_scale[2] == 1 / 3  # Exactly.
+  np.testing.assert_allclose(
+    bundle.targets(np.array([[1.0, -1.0, 3.0]])), [[0.2, 0.0, 4 / 3]]
+  )
+  assert [(t.name, t.dim, t.clip) for t in bundle.observations] == [
+    ("gravity", 3, None),
+    ("joints", 6, (-1, 1)),
+  ]
+
+
+def test_a_bundle_is_replaced_as_a_whole_but_other_folders_are_not(tmp_path):
+  folder = tmp_path / "policy"
+  _write(folder)
+  _write(folder, task="other")
+  assert load_bundle(folder).info["task"] == "other"
+  assert sorted(p.name for p in tmp_path.iterdir()) == ["policy"]
+  holiday = tmp_path / "photos"
+  holiday.mkdir()
+  (holiday / "beach.jpg").touch()
+  with pytest.raises(UserError, match="holds other files"):
+    _write(holiday)
+  assert [p.name for p in holiday.iterdir()] == ["beach.jpg"]
+
+
+def _edit(folder, **changes) -> None:
+  path = folder / "policy.json"
+  info = {**json.loads(path.read_text()), **changes}
+  path.write_text(json.dumps({k: v for k, v in info.items() if v is not None}))
+
+
+@pytest.mark.parametrize(
+  "changes, message",
+  [
+    ({"format": "other"}, "not a decap policy"),
+    ({"schema": 99}, "schema 99"),
+    ({"stiffness": None}, "lacks stiffness"),
+    ({"damping": [1.0]}, "'damping' has 1 values for 3 joints"),
+    ({"action_scale": [1.0, 2.0, float("nan")]}, "not finite"),
+    ({"onnx_sha256": "0" * 64}, "does not match the checksum"),
+    (
+      {
+        "joint_names": ["a", "b"],
+        **dict.fromkeys(
+          ("default_joint_pos", "stiffness", "damping", "action_scale"), [1.0, 1.0]
+        ),
+      },
+      "to 3 actions, but policy.json describes 9 and 2",
+    ),
+  ],
+)
+def test_bad_bundles_get_a_sentence(tmp_path, changes, message):
+  folder = tmp_path / "policy"
+  _write(folder)
+  _edit(folder, **changes)
+  with pytest.raises(UserError, match=message):
+    load_bundle(folder)
+
+
+def test_damaged_files_get_a_sentence(tmp_path):
+  with pytest.raises(UserError, match="is not a policy bundle"):
+    load_bundle(tmp_path)
+  folder = tmp_path / "policy"
+  _write(folder)
+  onnx = folder / "policy.onnx"
+  onnx.write_bytes(onnx.read_bytes()[:-1] + b"x")
+  with pytest.raises(UserError, match="does not match the checksum"):
+    load_bundle(folder)
+  onnx.unlink()
+  with pytest.raises(UserError, match="Cannot read"):
+    load_bundle(folder)
+  (folder / "policy.json").write_text("{")
+  with pytest.raises(UserError, match="not valid JSON"):
+    load_bundle(folder)
+
+
+def test_the_checksum_is_that_of_the_file(tmp_path):
+  _write(tmp_path / "policy")
+  digest = hashlib.sha256((tmp_path / "policy" / "policy.onnx").read_bytes())
+  info = json.loads((tmp_path / "policy" / "policy.json").read_text())
+  assert info["onnx_sha256"] == digest.hexdigest()
+
+
+def test_an_activation_without_an_operator_is_refused():
+  with pytest.raises(UserError, match="'crelu' cannot be exported"):
+    actor_to_onnx(_actor().state_dict(), "crelu", 1e-2)
