@@ -23,8 +23,9 @@ def cell_text(cell: Cell, column: Column) -> str:
 
 
 def header(column: Column) -> str:
-  arrow = "↑" if column.higher_is_better else "↓"
-  return f"{column.title}{f' ({column.unit})' if column.unit else ''} {arrow}"
+  """Title, unit and the direction that is better."""
+  arrow = {"lower": " ↓", "higher": " ↑", None: ""}[column.better]
+  return f"{column.title}{f' ({column.unit})' if column.unit else ''}{arrow}"
 
 
 def _has_sections(table: Table) -> bool:
@@ -195,4 +196,5 @@ _LATEX = {
 
 
 def _latex(text: str) -> str:
-  return "".join(_LATEX.get(char, char) for char in text)
+  parts = ("".join(_LATEX.get(char, char) for char in part) for part in text.split("δ̄"))
+  return r"$\bar\delta$".join(parts)

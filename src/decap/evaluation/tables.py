@@ -6,7 +6,7 @@ import math
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from decap.errors import UserError
 from decap.evaluation.layout import QUANTITIES
@@ -57,7 +57,8 @@ class Column:
   """From `metrics` to a summary with mean, std and rollouts."""
   decimals: int = 2
   factor: float = 1.0
-  higher_is_better: bool = False
+  better: Literal["lower", "higher"] | None = "lower"
+  """Which of two values is better; None where neither is."""
   unit: str = ""
   tracking: bool = False
   """Whether a robot that stands still has a value here."""
@@ -110,7 +111,7 @@ def group_results(
 
 
 def make_tables(methods: Sequence[Method], baseline: str | None = None) -> list[Table]:
-  """Smoothness by body group; violations, tracking and falls; all violations."""
+  """Smoothness; violations and task; all violations in two counts; jitter and δ̄."""
   results = [result for method in methods for result in method.results]
   if not results:
     raise UserError("There is nothing to compare.")
@@ -126,6 +127,7 @@ def make_tables(methods: Sequence[Method], baseline: str | None = None) -> list[
   task = (*limits, *_task_columns())
   every = _violation_columns(groups, QUANTITIES, "any_joint")
   joint_steps = _violation_columns(groups, QUANTITIES, "joint_steps")
+  delta = _delta_columns(groups)
   return [
     Table(
       "Smoothness",
@@ -149,6 +151,12 @@ def make_tables(methods: Sequence[Method], baseline: str | None = None) -> list[
       "Joint-steps with a violation, all quantities",
       joint_steps,
       _table_rows(methods, joint_steps, base),
+      note,
+    ),
+    Table(
+      "Action power above 5 Hz, and which constraint decides δ̄",
+      delta,
+      _table_rows(methods, delta, base),
       note,
     ),
   ]
@@ -193,10 +201,36 @@ def _task_columns() -> tuple[Column, ...]:
     Column(
       "Return xy",
       lambda m: tracking(m, "return_xy"),
-      higher_is_better=True,
+      better="higher",
       tracking=True,
     ),
     Column("Falls", lambda m: m["falls_per_minute"], decimals=3, unit="1/min"),
+  )
+
+
+def _delta_columns(groups: Sequence[str]) -> tuple[Column, ...]:
+  def jitter(group: str) -> Column:
+    return Column(
+      f"Jitter {group}",
+      lambda m: {"mean": m["jitter"][group], "std": None},
+      factor=100.0,
+      unit="%",
+    )
+
+  def share(name: str, group: str) -> Column:
+    return Column(
+      f"{SHORT[name]} {group}",
+      lambda m: {"mean": m["delta"]["share"][f"{name}/{group}"], "std": None},
+      decimals=0,
+      factor=100.0,
+      unit="% of δ̄",
+      better=None,
+    )
+
+  return (
+    *(jitter(group) for group in groups),
+    Column("Mean δ̄", lambda m: m["delta"]["mean"], decimals=4),
+    *(share(name, group) for name in QUANTITIES for group in groups),
   )
 
 
@@ -229,7 +263,8 @@ def _cell(method: Method, column: Column) -> Cell:
   if any(mean is None for mean in means):
     return Cell(None)
   std = statistics.stdev(means) if len(means) > 1 else summaries[0]["std"]
-  return Cell(statistics.fmean(means) * column.factor, std * column.factor)
+  mean = statistics.fmean(means) * column.factor
+  return Cell(mean, None if std is None else std * column.factor)
 
 
 def _ratio(cell: Cell, base: Cell) -> float | None:
@@ -247,7 +282,9 @@ def _mark_best(
     return tuple(rows)
   cells = [list(row.cells) for row in rows]
   for c, column in enumerate(columns):
-    sign = -1.0 if column.higher_is_better else 1.0
+    if column.better is None:
+      continue
+    sign = -1.0 if column.better == "higher" else 1.0
     shown = [
       sign * round(row[c].mean, column.decimals)
       if ok and row[c].mean is not None

@@ -1,0 +1,188 @@
+"""Animated playback of trajectories inside an HTML page: stick figures on a canvas."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from decap.evaluation.trajectory import Trajectory
+
+CLIP_S = 10.0
+FRAME_S = 0.04
+
+
+def clip(trajectory: Trajectory) -> dict[str, Any] | None:
+  """Ten seconds of the environment that stays up longest, as data for the page.
+
+  Positions are 16-bit millimetres relative to the first base position. None where the
+  trajectory has no skeleton.
+  """
+  if "points" not in trajectory.arrays or not trajectory.skeleton:
+    return None
+  dt = trajectory.layout.control_dt
+  length = min(round(CLIP_S / dt), trajectory.num_steps)
+  env, start = _calmest(trajectory, length)
+  stride = max(1, round(FRAME_S / dt))
+  frames = slice(start, start + length, stride)
+  points = trajectory.points[frames, env].astype(np.float64)  # [F, P, 3]
+  points[..., :2] -= points[0, 0, :2]
+  millimetres = np.clip(np.round(points * 1000), -32768, 32767).astype("<i2")
+  speeds = np.stack(
+    (trajectory.command[frames, env, 0], trajectory.base_velocity[frames, env, 0]), 1
+  )
+  return {
+    "dt": stride * dt,
+    "count": points.shape[1],
+    "parents": trajectory.skeleton["parents"],
+    "groups": trajectory.skeleton.get("groups", [""] * points.shape[1]),
+    "names": list(trajectory.layout.groups),
+    "points": base64.b64encode(millimetres.tobytes()).decode(),
+    "speeds": np.round(speeds, 2).tolist(),
+  }
+
+
+def playback_html(clips: Mapping[str, dict[str, Any]]) -> str:
+  """Canvases for the clips, their controls and the script that moves them."""
+  figures = "\n".join(
+    f'<figure class="clip"><canvas data-clip="{i}" role="img" '
+    f'aria-label="Playback"></canvas><figcaption></figcaption></figure>'
+    for i in range(len(clips))
+  )
+  data = [{"label": label, **clip} for label, clip in clips.items()]
+  text = json.dumps(data).replace("<", "\\u003c")
+  return (
+    f'<div class="clips">{figures}</div>\n{_CONTROLS}\n'
+    f'<script type="application/json" id="clips">{text}</script>\n'
+    f"<script>{_SCRIPT}</script>"
+  )
+
+
+def _calmest(trajectory: Trajectory, length: int) -> tuple[int, int]:
+  """Environment and first step of the clip with the fewest resets."""
+  done = trajectory.fell | trajectory.timed_out  # [T, B]
+  total = np.concatenate((np.zeros((1, done.shape[1])), np.cumsum(done, 0)))
+  latest = done.shape[0] - length
+  start = min(int(trajectory.protocol.get("warmup", 0)), latest)
+  resets = total[start + length - 1] - total[start]
+  return int(resets.argmin()), start
+
+
+_CONTROLS = """<div class="controls">
+<button type="button" id="play">Pause</button>
+<input type="range" id="seek" min="0" max="1000" value="0" aria-label="Time">
+<select id="speed" aria-label="Speed"><option value="0.25">¼ speed</option>
+<option value="0.5">½ speed</option><option value="1" selected>real time</option></select>
+<span class="hint">drag a figure to turn it</span>
+</div>"""
+
+_SCRIPT = """
+(() => {
+  const clips = JSON.parse(document.getElementById('clips').textContent);
+  const colours = ['#D55E00', '#0072B2', '#009E73', '#CC79A7'];
+  for (const clip of clips) {
+    const raw = atob(clip.points);
+    const bytes = Uint8Array.from(raw, c => c.charCodeAt(0));
+    clip.data = new Int16Array(bytes.buffer);
+    clip.frames = clip.data.length / (3 * clip.count);
+    clip.floor = lowest(clip);
+  }
+  const canvases = [...document.querySelectorAll('canvas[data-clip]')];
+  const play = document.getElementById('play'), seek = document.getElementById('seek');
+  const speed = document.getElementById('speed');
+  const duration = Math.max(...clips.map(c => c.frames * c.dt));
+  let time = 0, running = true, last = null, azimuth = -1.1;
+
+  // Height of the ground under each frame: the lowest point of the second around it.
+  function lowest(clip) {
+    const least = new Float32Array(clip.frames), span = Math.round(0.5 / clip.dt);
+    for (let f = 0; f < clip.frames; f++) {
+      let z = 1e9;
+      for (let p = 0; p < clip.count; p++) {
+        z = Math.min(z, clip.data[(f * clip.count + p) * 3 + 2]);
+      }
+      least[f] = z / 1000;
+    }
+    return least.map((_, f) => Math.min(
+      ...least.slice(Math.max(0, f - span), Math.min(clip.frames, f + span))));
+  }
+
+  function draw(canvas, clip) {
+    const ratio = window.devicePixelRatio || 1;
+    const width = canvas.clientWidth, height = canvas.clientHeight;
+    if (canvas.width !== Math.round(width * ratio)) {
+      canvas.width = Math.round(width * ratio);
+      canvas.height = Math.round(height * ratio);
+    }
+    const g = canvas.getContext('2d');
+    g.setTransform(ratio, 0, 0, ratio, 0, 0);
+    g.clearRect(0, 0, width, height);
+    const frame = Math.min(clip.frames - 1, Math.floor(time / clip.dt));
+    const at = p => {
+      const i = (frame * clip.count + p) * 3;
+      return [clip.data[i] / 1000, clip.data[i + 1] / 1000, clip.data[i + 2] / 1000];
+    };
+    const base = at(0), floor = clip.floor[frame];
+    const scale = Math.min(height / 1.75, width / 1.5);
+    const c = Math.cos(azimuth), s = Math.sin(azimuth), tilt = 0.2;
+    const project = ([x, y, z]) => {
+      const dx = x - base[0], dy = y - base[1];
+      const side = -s * dx + c * dy, depth = c * dx + s * dy;
+      return [width / 2 + scale * side,
+        height * 0.9 - scale * ((z - floor) * Math.cos(tilt) + depth * Math.sin(tilt))];
+    };
+    const line = (a, b, colour, thick) => {
+      g.strokeStyle = colour; g.lineWidth = thick; g.lineCap = 'round';
+      g.beginPath(); g.moveTo(...project(a)); g.lineTo(...project(b)); g.stroke();
+    };
+    const x0 = Math.round(base[0] * 2) / 2, y0 = Math.round(base[1] * 2) / 2;
+    for (let k = -4; k <= 4; k++) {
+      const d = k / 2;
+      line([x0 - 2, y0 + d, floor], [x0 + 2, y0 + d, floor], '#d8dde3', 1);
+      line([x0 + d, y0 - 2, floor], [x0 + d, y0 + 2, floor], '#d8dde3', 1);
+    }
+    for (let p = 0; p < clip.count; p++) {
+      const parent = clip.parents[p];
+      if (parent < 0) continue;
+      const index = clip.names.indexOf(clip.groups[p]);
+      const colour = index < 0 ? '#444' : colours[index % colours.length];
+      line(at(parent), at(p), colour, Math.max(3, scale * 0.022));
+    }
+    const [command, actual] = clip.speeds[frame];
+    canvas.nextElementSibling.textContent = clip.label + ' · '
+      + (frame * clip.dt).toFixed(1) + ' s · forward ' + actual.toFixed(2)
+      + ' of ' + command.toFixed(2) + ' m/s';
+  }
+
+  function render() {
+    canvases.forEach(c => draw(c, clips[+c.dataset.clip]));
+    seek.value = Math.round(1000 * time / duration);
+  }
+  function tick(now) {
+    if (running && last !== null) {
+      time = (time + (now - last) / 1000 * +speed.value) % duration;
+      render();
+    }
+    last = now;
+    requestAnimationFrame(tick);
+  }
+  play.onclick = () => {
+    running = !running;
+    play.textContent = running ? 'Pause' : 'Play';
+  };
+  seek.oninput = () => { time = duration * seek.value / 1000 * 0.9999; render(); };
+  for (const canvas of canvases) {
+    canvas.onpointerdown = e => canvas.setPointerCapture(e.pointerId);
+    canvas.onpointermove = e => {
+      if (e.buttons) { azimuth += e.movementX * 0.01; render(); }
+    };
+  }
+  window.addEventListener('resize', render);
+  if (matchMedia('(prefers-reduced-motion: reduce)').matches) play.click();
+  render();
+  requestAnimationFrame(tick);
+})();
+"""

@@ -1,0 +1,301 @@
+"""Figures from metrics files, trajectories and training logs.
+
+Each function takes what it plots and returns a matplotlib Figure. Colours are those of
+Okabe and Ito, which colour-blind readers can tell apart; line styles repeat the
+distinction for print.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from decap.errors import UserError
+from decap.evaluation.layout import QUANTITIES, TITLES, UNITS
+from decap.evaluation.metrics import measure_trajectory
+from decap.evaluation.results import Result
+from decap.evaluation.spectrum import JITTER_HZ
+from decap.evaluation.trajectory import Trajectory
+
+COLOURS = (
+  "#0072B2",
+  "#D55E00",
+  "#009E73",
+  "#CC79A7",
+  "#56B4E9",
+  "#E69F00",
+  "#000000",
+)
+STYLES = ("-", "--", "-.", ":")
+
+_RC = {
+  "font.size": 9,
+  "axes.titlesize": 10,
+  "axes.labelsize": 9,
+  "axes.spines.top": False,
+  "axes.spines.right": False,
+  "axes.grid": True,
+  "axes.axisbelow": True,
+  "grid.color": "#dddddd",
+  "grid.linewidth": 0.6,
+  "legend.frameon": False,
+  "legend.fontsize": 8,
+  "lines.linewidth": 1.4,
+  "svg.fonttype": "none",
+  "figure.constrained_layout.use": True,
+}
+
+Trajectories = Mapping[str, Trajectory]
+Results = Mapping[str, Result]
+
+
+def velocity_tracking(trajectories: Trajectories) -> Figure:
+  """Forward and lateral velocity against the command; band: 10 to 90 % of environments.
+
+  Meant for the switching protocol with pushes, where every environment has the same
+  command at the same time; otherwise it shows the first environment.
+  """
+  with rc_context(_RC):
+    fig = Figure(figsize=(8, 4.4))
+    axes = np.atleast_1d(fig.subplots(2, 1, sharex=True))
+    for axis, (ax, name) in enumerate(zip(axes, ("forward", "lateral"), strict=True)):
+      first = next(iter(trajectories.values()))
+      command = first.command[:, 0, axis]
+      ax.plot(first.time_s, command, color="black", lw=1.2, label="command")
+      for i, (label, trajectory) in enumerate(trajectories.items()):
+        _tracking_line(ax, trajectory, axis, i, label)
+      _mark_pushes(ax, first)
+      ax.set_ylabel(f"{name} velocity (m/s)")
+    axes[-1].set_xlabel("time (s)")
+    _legend(fig, axes[0])
+    return fig
+
+
+def traces(
+  trajectories: Trajectories, quantity: str = "joint_vel", seconds: float = 10.0
+) -> Figure:
+  """Largest joint of each group over time in one environment, limits dashed."""
+  _check_quantity(quantity)
+  groups = next(iter(trajectories.values())).layout.groups
+  with rc_context(_RC):
+    fig = Figure(figsize=(8, 2.1 * len(groups)))
+    axes = np.atleast_1d(fig.subplots(len(groups), 1, sharex=True))
+    for i, (label, trajectory) in enumerate(trajectories.items()):
+      values = measure_trajectory(trajectory)[quantity][:, 0]  # [T, J]
+      start = min(int(trajectory.protocol.get("warmup", 0)), len(values) - 1)
+      stop = start + round(seconds / trajectory.layout.control_dt)
+      time = trajectory.time_s[start:stop]
+      for ax, indices in zip(axes, groups.values(), strict=True):
+        peak = values[start:stop, list(indices)].max(1)
+        # Solid: dashes cannot be read in a line that swings at every step.
+        ax.plot(time, peak, label=label, lw=1.0, color=_style(i)["color"])
+    limits = next(iter(trajectories.values())).layout.limits[quantity]
+    for ax, group in zip(axes, groups, strict=True):
+      _limit_line(ax, limits[group], horizontal=True)
+      ax.set_title(f"{group} body", loc="left")
+      ax.set_ylabel(f"max |{TITLES[quantity].lower()}|\n({UNITS[quantity]})")
+      ax.set_ylim(bottom=0)
+    axes[-1].set_xlabel("time (s)")
+    _legend(fig, axes[0])
+    return fig
+
+
+def distributions(results: Results) -> Figure:
+  """Share of joint-steps over q/ε for each quantity and group; the limit is at 1."""
+  groups = next(iter(results.values())).layout.groups
+  with rc_context(_RC):
+    fig = Figure(figsize=(9, 2.3 * len(groups)))
+    axes = fig.subplots(len(groups), len(QUANTITIES), sharex=True, squeeze=False)
+    for i, (label, result) in enumerate(results.items()):
+      histograms = result.metrics["histograms"]
+      for g, group in enumerate(groups):
+        for q, quantity in enumerate(QUANTITIES):
+          counts = np.array(histograms["counts"][group][quantity], dtype=float)
+          share = counts / max(counts.sum(), 1.0)
+          edges = np.linspace(0, histograms["largest"], len(counts) + 1)
+          ax = axes[g, q]
+          # What is beyond the last edge would be a spike there: it is no bin.
+          ax.stairs(share[:-1], edges[:-1], label=label, lw=1.3, **_style(i))
+          ax.set_yscale("log")
+          ax.set_ylim(1e-6, 1)
+    for g, group in enumerate(groups):
+      axes[g, 0].set_ylabel(f"{group} body\nshare of joint-steps")
+      for q, quantity in enumerate(QUANTITIES):
+        _limit_line(axes[g, q], 1.0, horizontal=False)
+        if g == 0:
+          axes[g, q].set_title(TITLES[quantity])
+        if g == len(groups) - 1:
+          axes[g, q].set_xlabel("value / limit")
+    _legend(fig, axes[0, 0])
+    return fig
+
+
+def joint_violations(results: Results, quantity: str = "joint_vel") -> Figure:
+  """Share of steps at which each joint is above its limit, by joint and policy."""
+  _check_quantity(quantity)
+  layout = next(iter(results.values())).layout
+  order = [j for indices in layout.groups.values() for j in indices]
+  names = [layout.joint_names[j] for j in order]
+  with rc_context(_RC):
+    fig = Figure(figsize=(8, 1.2 + 0.2 * len(names)))
+    ax = fig.subplots()
+    height = 0.8 / len(results)
+    for i, (label, result) in enumerate(results.items()):
+      share = [100 * _joint(result, name)["violations"][quantity] for name in names]
+      offset = (i - (len(results) - 1) / 2) * height
+      ax.barh(
+        np.arange(len(names)) + offset,
+        share,
+        height,
+        label=label,
+        color=COLOURS[i % len(COLOURS)],
+      )
+    ax.set_yticks(range(len(names)), [name.removesuffix("_joint") for name in names])
+    ax.tick_params(axis="y", labelsize=7)
+    ax.invert_yaxis()
+    boundary = -0.5
+    for indices in list(layout.groups.values())[:-1]:
+      boundary += len(indices)
+      ax.axhline(boundary, color="#888888", lw=0.8)
+    ax.set_xlabel(f"steps above the limit of {TITLES[quantity].lower()} (%)")
+    ax.grid(axis="y", visible=False)
+    _legend(fig, ax)
+    return fig
+
+
+def spectra(results: Results) -> Figure:
+  """Power spectral density of position targets and joint velocities by group."""
+  groups = next(iter(results.values())).layout.groups
+  signals = {
+    "action": "position target (rad²/Hz)",
+    "joint_vel": "velocity (rad²/s²/Hz)",
+  }
+  with rc_context(_RC):
+    fig = Figure(figsize=(8, 2.3 * len(groups)))
+    axes = fig.subplots(len(groups), len(signals), sharex=True, squeeze=False)
+    for i, (label, result) in enumerate(results.items()):
+      data = result.metrics["spectra"]
+      frequency = np.array(data["frequency_hz"])[1:]
+      for g, group in enumerate(groups):
+        for s, signal in enumerate(signals):
+          density = np.array(data["groups"][group][signal])[1:]
+          if density.any():
+            axes[g, s].semilogy(frequency, density, label=label, **_style(i))
+    for g, group in enumerate(groups):
+      for s, name in enumerate(signals.values()):
+        ax = axes[g, s]
+        ax.axvline(JITTER_HZ, color="#555555", ls="--", lw=1)
+        ax.set_title(f"{group} body", loc="left")
+        ax.set_ylabel(name)
+    for ax in axes[-1]:
+      ax.set_xlabel("frequency (Hz); dashed: above is jitter")
+    _legend(fig, axes[0, 0])
+    return fig
+
+
+def training_curves(runs: Mapping[str, Path], tags: Sequence[str] = ()) -> Figure:
+  """Scalars of TensorBoard event files over iterations, one panel per tag."""
+  curves = {label: read_scalars(run) for label, run in runs.items()}
+  available = list(dict.fromkeys(tag for scalars in curves.values() for tag in scalars))
+  chosen = list(tags) or [tag for tag in DEFAULT_TAGS if tag in available]
+  for tag in chosen:
+    if tag not in available:
+      raise UserError(f"No run logged '{tag}' (there are {', '.join(available)}).")
+  if not chosen:
+    raise UserError(
+      f"There are no training curves in {', '.join(map(str, runs.values()))}."
+    )
+  columns = min(len(chosen), 2)
+  rows = -(-len(chosen) // columns)
+  with rc_context(_RC):
+    fig = Figure(figsize=(4.2 * columns, 2.2 * rows))
+    axes = fig.subplots(rows, columns, sharex=True, squeeze=False).flatten()
+    for ax in axes[len(chosen) :]:
+      ax.set_visible(False)
+    for ax, tag in zip(axes, chosen, strict=False):
+      for i, (label, scalars) in enumerate(curves.items()):
+        if tag in scalars:
+          ax.plot(*scalars[tag], label=label, **_style(i))
+      ax.set_title(tag, loc="left")
+      ax.set_xlabel("iteration")
+    _legend(fig, axes[0])
+    return fig
+
+
+DEFAULT_TAGS = (
+  "Train/episode_length",
+  "Train/reward",
+  "Constraint/delta",
+  "Constraint/action_rate/upper/violation",
+  "Constraint/joint_acc/upper/violation",
+  "Constraint/joint_vel/upper/violation",
+)
+"""What `training_curves` shows of the tags that exist."""
+
+
+def read_scalars(run: Path | str) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+  """Tag -> (iterations, values) of all event files in a run folder."""
+  from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+  accumulator = EventAccumulator(str(run), size_guidance={"scalars": 0})
+  accumulator.Reload()
+  scalars = {}
+  for tag in accumulator.Tags()["scalars"]:
+    events = accumulator.Scalars(tag)
+    steps = np.array([event.step for event in events])
+    scalars[tag] = (steps, np.array([event.value for event in events]))
+  return scalars
+
+
+def _tracking_line(
+  ax: Axes, trajectory: Trajectory, axis: int, index: int, label: str
+) -> None:
+  velocity = trajectory.base_velocity[:, :, axis]
+  style = _style(index)
+  if trajectory.protocol.get("commands") == "random":
+    ax.plot(trajectory.time_s, velocity[:, 0], label=label, **style)
+    return
+  low, middle, high = np.quantile(velocity, [0.1, 0.5, 0.9], axis=1)
+  ax.plot(trajectory.time_s, middle, label=label, **style)
+  ax.fill_between(trajectory.time_s, low, high, color=style["color"], alpha=0.18, lw=0)
+
+
+def _mark_pushes(ax: Axes, trajectory: Trajectory) -> None:
+  if not trajectory.protocol.get("disturbed"):
+    return
+  interval = trajectory.protocol["push_interval_s"]
+  for k, time in enumerate(np.arange(interval, trajectory.time_s[-1], interval)):
+    ax.axvline(time, color="#888888", ls=":", lw=0.9, label="push" if k == 0 else None)
+
+
+def _limit_line(ax: Axes, limit: float, *, horizontal: bool) -> None:
+  draw = ax.axhline if horizontal else ax.axvline
+  draw(limit, color="#B00020", ls=(0, (5, 3)), lw=1.2, label="limit")
+
+
+def _style(index: int) -> dict[str, Any]:
+  colour = COLOURS[index % len(COLOURS)]
+  return {"color": colour, "ls": STYLES[index % len(STYLES)]}
+
+
+def _legend(fig: Figure, ax: Axes) -> None:
+  handles, labels = ax.get_legend_handles_labels()
+  if handles:
+    fig.legend(handles, labels, loc="outside upper center", ncols=min(len(labels), 4))
+
+
+def _joint(result: Result, name: str) -> dict[str, Any]:
+  return result.metrics["joints"][name]
+
+
+def _check_quantity(quantity: str) -> None:
+  if quantity not in QUANTITIES:
+    raise UserError(
+      f"Unknown quantity '{quantity}' (there are {', '.join(QUANTITIES)})."
+    )

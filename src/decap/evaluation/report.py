@@ -1,0 +1,268 @@
+"""One HTML file that opens offline: tables, figures, playback and how it was made."""
+
+from __future__ import annotations
+
+import base64
+import html
+import io
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from decap.evaluation import plots
+from decap.evaluation.layout import QUANTITIES, TITLES, UNITS
+from decap.evaluation.playback import clip, playback_html
+from decap.evaluation.results import Result, file_names
+from decap.evaluation.table_formats import to_html
+from decap.evaluation.tables import Method, Table
+from decap.evaluation.trajectory import Trajectory, load_trajectory
+
+
+@dataclass
+class ReportInput:
+  """All that a report shows."""
+
+  methods: Sequence[Method]
+  tables: Sequence[Table]
+  command: str
+  """Command line that makes the report again."""
+  training: Mapping[str, Path] = field(default_factory=dict)
+  """Run folders with training curves by label."""
+  title: str = "Smoothness of locomotion policies"
+
+
+def write_report(report: ReportInput, path: Path) -> None:
+  """Write the HTML file."""
+  path.parent.mkdir(parents=True, exist_ok=True)
+  path.write_text(make_report(report), encoding="utf-8")
+
+
+def make_report(report: ReportInput) -> str:
+  """The page as text."""
+  first = {method.label: method.results[0] for method in report.methods}
+  recorded = find_trajectories(first)
+  sections = [
+    _section("Results", _tables(report.tables)),
+    _section("Playback", _playback(recorded)),
+    _section("Figures", _figures(first, recorded, report.training)),
+    _section("Configuration", _configuration(report)),
+  ]
+  head = (
+    '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+    '<meta name="viewport" content="width=device-width, initial-scale=1">'
+    f"<title>{html.escape(report.title)}</title><style>{_STYLE}</style></head>"
+  )
+  names = ", ".join(method.label for method in report.methods)
+  body = (
+    f"<header><h1>{html.escape(report.title)}</h1><p>{html.escape(names)}</p></header>"
+    + "\n".join(sections)
+  )
+  return f"{head}<body><main>{body}</main></body></html>\n"
+
+
+def find_trajectories(
+  results: Mapping[str, Result], label: str | None = None
+) -> dict[str, Trajectory]:
+  """Trajectory files beside metrics files; `label` takes another protocol's."""
+  found = {}
+  for name, result in results.items():
+    if result.path is None:
+      continue
+    if label is None:
+      stem = result.path.stem.replace("metrics", "trajectory", 1)
+      path = result.path.with_name(f"{stem}.npz")
+    else:
+      path = result.path.with_name(file_names(label)[1])
+    if path.is_file():
+      found[name] = load_trajectory(path)
+  return found
+
+
+# Sections.
+
+
+def _section(title: str, content: str) -> str:
+  return f"<section><h2>{html.escape(title)}</h2>\n{content}\n</section>"
+
+
+def _tables(tables: Sequence[Table]) -> str:
+  return "\n".join(
+    f"<h3>{html.escape(table.title)}</h3>"
+    f'<div class="scroll" tabindex="0">{to_html(table)}</div>'
+    for table in tables
+  )
+
+
+def _playback(trajectories: Mapping[str, Trajectory]) -> str:
+  clips = {name: clip(trajectory) for name, trajectory in trajectories.items()}
+  shown = {name: data for name, data in clips.items() if data is not None}
+  if not shown:
+    return _missing("a playback")
+  return playback_html(shown)
+
+
+def _figures(
+  results: Mapping[str, Result],
+  trajectories: Mapping[str, Trajectory],
+  training: Mapping[str, Path],
+) -> str:
+  switching = find_trajectories(results, "switching-disturbed") or trajectories
+  parts = []
+  if switching:
+    caption = "Velocity tracking; grey dotted lines: pushes"
+    parts.append(_figure(lambda: plots.velocity_tracking(switching), caption))
+  else:
+    parts.append(_missing("velocity tracking and traces"))
+  if trajectories:
+    for quantity in QUANTITIES:
+      caption = f"{TITLES[quantity]} of the fastest joint of each group; limits dashed"
+      parts.append(_figure(lambda q=quantity: plots.traces(trajectories, q), caption))
+  parts.append(
+    _figure(
+      lambda: plots.distributions(results),
+      "Distribution of each quantity against its limit, over all joint-steps",
+    )
+  )
+  for quantity in QUANTITIES:
+    parts.append(
+      _figure(
+        lambda q=quantity: plots.joint_violations(results, q),
+        f"Violations of {TITLES[quantity].lower()} by joint",
+      )
+    )
+  parts.append(
+    _figure(lambda: plots.spectra(results), "Power spectra, mean over joints")
+  )
+  if training:
+    parts.append(_figure(lambda: plots.training_curves(training), "Training curves"))
+  return f'<div class="figures">{"".join(parts)}</div>'
+
+
+def _figure(draw: Callable[[], Figure], caption: str) -> str:
+  buffer = io.BytesIO()
+  draw().savefig(buffer, format="svg", metadata={"Date": None})
+  data = base64.b64encode(buffer.getvalue()).decode()
+  text = html.escape(caption)
+  return (
+    f'<figure><div class="scroll" tabindex="0"><img alt="{text}" '
+    f'src="data:image/svg+xml;base64,{data}"></div>'
+    f"<figcaption>{text}</figcaption></figure>"
+  )
+
+
+def _missing(what: str) -> str:
+  return (
+    f'<p class="missing">No trajectory was recorded, so there is no {html.escape(what)}:'
+    " evaluate with <code>--trajectory 1</code> or more.</p>"
+  )
+
+
+def _configuration(report: ReportInput) -> str:
+  result = report.methods[0].results[0]
+  every = [r for method in report.methods for r in method.results]
+  policies = [
+    (method.label, r.policy.get("seed"), r.policy.get("task"), r.policy.get("source"))
+    for method in report.methods
+    for r in method.results
+  ]
+  engines = sorted(
+    {f"{r.engine.get('backend')} on {r.engine.get('device')}" for r in every}
+  )
+  return "\n".join(
+    (
+      "<h3>Command</h3>",
+      f"<pre>{html.escape(report.command)}</pre>",
+      "<h3>Policies</h3>",
+      _plain_table(("method", "seed", "task", "source"), policies),
+      "<h3>Protocol</h3>",
+      _plain_table(("setting", "value"), [*result.protocol.items()]),
+      "<h3>Limits</h3>",
+      _plain_table(("quantity", *result.layout.groups), _limit_rows(result)),
+      "<h3>Software</h3>",
+      _plain_table(
+        ("package", "version"),
+        [*result.versions.items(), ("physics", "; ".join(engines))],
+      ),
+    )
+  )
+
+
+def _limit_rows(result: Result) -> list[tuple[Any, ...]]:
+  limits = result.layout.limits
+  return [
+    (
+      f"{TITLES[name]} ({UNITS[name]})",
+      *(f"{limits[name][group]:g}" for group in result.layout.groups),
+    )
+    for name in QUANTITIES
+  ]
+
+
+def _plain_table(heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+  head = "".join(f"<th>{html.escape(text)}</th>" for text in heads)
+  lines = []
+  for row in rows:
+    texts = [v if isinstance(v, str) else json.dumps(v) for v in row]
+    lines.append("".join(f"<td>{html.escape(text)}</td>" for text in texts))
+  body = "".join(f"<tr>{line}</tr>" for line in lines)
+  return (
+    f'<div class="scroll" tabindex="0"><table class="plain"><thead><tr>{head}</tr>'
+    f"</thead><tbody>{body}</tbody></table></div>"
+  )
+
+
+_STYLE = """
+:root { color-scheme: light; --ink: #1c2430; --soft: #5b6675; --line: #d8dde3;
+  --accent: #0072B2; }
+* { box-sizing: border-box; }
+body { margin: 0; color: var(--ink); background: #f4f6f8;
+  font: 16px/1.5 system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; }
+main { max-width: 1280px; margin: 0 auto; padding: 24px clamp(12px, 3vw, 40px); }
+header { border-bottom: 3px solid var(--accent); margin-bottom: 20px; }
+h1 { font-size: clamp(1.35rem, 4vw, 2rem); margin: 0; line-height: 1.2; }
+header p { color: var(--soft); margin: 6px 0 14px; }
+section { background: #fff; border: 1px solid var(--line); border-radius: 8px;
+  padding: 6px clamp(12px, 2vw, 24px) 18px; margin-bottom: 20px; }
+h2 { font-size: 1.25rem; margin: 12px 0 8px; }
+h3 { font-size: 1rem; margin: 20px 0 6px; }
+.scroll { overflow-x: auto; }
+table { border-collapse: collapse; font-size: 0.88rem; width: 100%;
+  font-variant-numeric: tabular-nums; }
+caption { caption-side: bottom; text-align: left; color: var(--soft);
+  font-size: 0.8rem; padding-top: 6px; }
+th, td { padding: 5px 10px; text-align: right; white-space: nowrap;
+  border-bottom: 1px solid var(--line); }
+th { font-weight: 600; }
+thead th { border-bottom: 2px solid var(--ink); white-space: normal;
+  vertical-align: bottom; }
+tbody th, thead th:first-child { text-align: left; font-weight: 500; }
+tr.section > * { border-top: 2px solid var(--soft); }
+td b { color: var(--accent); }
+.std, .ratio { color: var(--soft); font-size: 0.82em; }
+table.plain { width: auto; }
+table.plain th, table.plain td { text-align: left; }
+pre { background: #f4f6f8; border: 1px solid var(--line); border-radius: 6px;
+  padding: 10px; white-space: pre-wrap; overflow-wrap: anywhere; font-size: 0.85rem; }
+.figures { display: grid; gap: 20px;
+  grid-template-columns: repeat(auto-fit, minmax(min(100%, 520px), 1fr)); }
+figure { margin: 0; min-width: 0; }
+figure img { width: 100%; min-width: 460px; height: auto; display: block; }
+figcaption { color: var(--soft); font-size: 0.85rem; padding-top: 4px;
+  font-variant-numeric: tabular-nums; }
+.clips { display: grid; gap: 12px;
+  grid-template-columns: repeat(auto-fit, minmax(min(100%, 260px), 1fr)); }
+.clip canvas { width: 100%; height: 320px; background: #f4f6f8; border-radius: 6px;
+  border: 1px solid var(--line); touch-action: pan-y; cursor: grab; }
+.controls { display: flex; flex-wrap: wrap; gap: 10px; align-items: center;
+  margin-top: 10px; }
+.controls input { flex: 1 1 160px; accent-color: var(--accent); }
+.controls button, .controls select { font: inherit; padding: 4px 14px;
+  border: 1px solid var(--line); border-radius: 6px; background: #fff; }
+.hint, .missing { color: var(--soft); font-size: 0.85rem; }
+@media print { body { background: #fff; } section { border: 0; break-inside: avoid; }
+  .controls { display: none; } }
+"""
