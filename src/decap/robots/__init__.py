@@ -1,0 +1,1 @@
+"""Robots: entity, joints, body groups and action scale of each."""

@@ -5,7 +5,7 @@ Joint terms return [B, J] in the robot's joint order, scalar terms [B].
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import torch
 from mjlab.managers.scene_entity_config import SceneEntityCfg
@@ -44,28 +44,27 @@ def action_rate(
   return rate.new_zeros(env.num_envs, joints).index_copy_(1, term.target_ids, rate)
 
 
-class joint_acc:
-  """Joint acceleration over the last physics substep, or the whole control step.
+def joint_acc(env: ConstrainedEnv, asset_cfg: SceneEntityCfg = _ROBOT) -> torch.Tensor:
+  """Joint acceleration over the last physics substep. # [B, J]"""
+  asset: Entity = env.scene[asset_cfg.name]
+  before = env.sim.qvel_prev[:, asset.indexing.joint_v_adr]
+  return quantities.joint_acceleration(asset.data.joint_vel, before, env.physics_dt)
 
-  Over the control step it is what a robot can measure; it needs the velocity of the
-  step before, and is 0 on an episode's first step. # [B, J]
+
+class joint_acc_control:
+  """Joint acceleration over the whole control step: what a robot can measure.
+
+  It remembers the velocity of the step before, and is 0 on an episode's first step.
   """
 
   def __init__(self, cfg: ConstraintTermCfg, env: ConstrainedEnv):
     asset: Entity = env.scene[cfg.params.get("asset_cfg", _ROBOT).name]
-    self._before = torch.zeros_like(asset.data.joint_vel)
+    self._before = torch.zeros_like(asset.data.joint_vel)  # [B, J]
 
   def __call__(
-    self,
-    env: ConstrainedEnv,
-    over: Literal["substep", "control"] = "substep",
-    asset_cfg: SceneEntityCfg = _ROBOT,
+    self, env: ConstrainedEnv, asset_cfg: SceneEntityCfg = _ROBOT
   ) -> torch.Tensor:
-    asset: Entity = env.scene[asset_cfg.name]
-    velocity = asset.data.joint_vel
-    if over == "substep":
-      before = env.sim.qvel_prev[:, asset.indexing.joint_v_adr]
-      return quantities.joint_acceleration(velocity, before, env.physics_dt)
+    velocity = env.scene[asset_cfg.name].data.joint_vel
     first = (env.episode_length_buf == 1).unsqueeze(1)
     before = torch.where(first, velocity, self._before)
     acceleration = quantities.joint_acceleration(velocity, before, env.step_dt)

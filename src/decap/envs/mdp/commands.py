@@ -1,0 +1,152 @@
+"""Velocity commands that are resampled by mask.
+
+The distribution, the options and the config are those of mjlab's
+UniformVelocityCommand.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from mjlab.managers.command_manager import CommandTerm
+from mjlab.tasks.velocity.mdp.velocity_command import (
+  UniformVelocityCommand,
+  UniformVelocityCommandCfg,
+)
+from mjlab.utils.lab_api.math import quat_apply, wrap_to_pi
+
+from decap.envs.masked import write_where
+from decap.envs.mdp.kinematics import root_velocity_yaw
+
+if TYPE_CHECKING:
+  from mjlab.envs import ManagerBasedRlEnv
+
+
+class MaskedCommandTerm(CommandTerm):
+  """A command term whose timers and resampling work by mask."""
+
+  masked = True
+
+  def resample(self, mask: torch.Tensor) -> None:
+    """New commands and full timers for the masked environments [B]."""
+    low, high = self.cfg.resampling_time_range
+    write_where(self.time_left, mask, _uniform(self.time_left, low, high))
+    self._sample(mask)
+    self.command_counter += mask
+
+  def reset_masked(self, mask: torch.Tensor) -> None:
+    """Starts an episode in the masked environments."""
+    for metric in self.metrics.values():
+      metric.masked_fill_(mask, 0.0)
+    self.command_counter.masked_fill_(mask, 0)
+    self.resample(mask)
+
+  def compute(
+    self, dt: float | torch.Tensor, env_ids: torch.Tensor | None = None
+  ) -> None:
+    assert env_ids is None, "a masked command is reset by reset_masked"
+    self._update_metrics()
+    self.time_left -= dt
+    self.resample(self.time_left <= 0.0)
+    self._update_command(None)
+
+  def _sample(self, mask: torch.Tensor) -> None:
+    """Draws commands for all environments and keeps those of the masked ones."""
+    raise NotImplementedError
+
+
+class VelocityCommand(UniformVelocityCommand, MaskedCommandTerm):
+  """Uniform planar velocity and yaw rate, with tracking errors as metrics.
+
+  The ranges live on the device, so that a curriculum can change them between replays
+  of a CUDA graph: change ``cfg.ranges``, then call ``load_ranges``.
+  """
+
+  def __init__(self, cfg: UniformVelocityCommandCfg, env: ManagerBasedRlEnv):
+    super().__init__(cfg, env)
+    self.ranges = torch.zeros(2, 4, device=self.device)  # [low/high, x/y/yaw/heading]
+    self.load_ranges()
+    self._steps = torch.zeros(self.num_envs, device=self.device)
+
+  def load_ranges(self) -> None:
+    """Copies the config's ranges to the device; host work, not for inside a step."""
+    r = self.cfg.ranges
+    bounds = (r.lin_vel_x, r.lin_vel_y, r.ang_vel_z, r.heading or (0.0, 0.0))
+    self.ranges.copy_(torch.tensor(bounds, device=self.device).T)
+
+  def reset_masked(self, mask: torch.Tensor) -> None:
+    super().reset_masked(mask)
+    self._steps.masked_fill_(mask, 0.0)
+    if self.cfg.init_velocity_prob > 0.0:
+      self._start_moving(mask & self._chance(self.cfg.init_velocity_prob))
+
+  # Private methods.
+
+  def _sample(self, mask: torch.Tensor) -> None:
+    low, high = self.ranges
+    draw = torch.rand(self.num_envs, 4, device=self.device) * (high - low) + low
+    velocity, heading = draw[:, :3], draw[:, 3]
+    cfg = self.cfg
+    if cfg.heading_command:
+      write_where(self.heading_target, mask, heading)
+      write_where(self.is_heading_env, mask, self._chance(cfg.rel_heading_envs))
+    write_where(self.is_standing_env, mask, self._chance(cfg.rel_standing_envs))
+    write_where(self.is_world_env, mask, self._chance(cfg.rel_world_envs))
+    write_where(self.is_forward_env, mask, self._chance(cfg.rel_forward_envs))
+    write_where(self.vel_command_w, mask, velocity)
+    ahead = torch.zeros_like(velocity)
+    ahead[:, 0] = velocity[:, 0].abs().clamp(min=0.3)
+    velocity = torch.where(self.is_forward_env.unsqueeze(1), ahead, velocity)
+    write_where(self.vel_command_b, mask, velocity)
+
+  def _update_command(self, env_ids: torch.Tensor | None = None) -> None:
+    del env_ids  # A function of the current state: refreshing all is right.
+    command, heading = self.vel_command_b, self.robot.data.heading_w
+    if self.cfg.heading_command:
+      self.heading_error.copy_(wrap_to_pi(self.heading_target - heading))
+      rate = self.cfg.heading_control_stiffness * self.heading_error
+      rate = rate.clamp(self.ranges[0, 2], self.ranges[1, 2])
+      write_where(command[:, 2], self.is_heading_env, rate)
+    if self.cfg.rel_world_envs > 0.0:
+      cos, sin = torch.cos(heading), torch.sin(heading)
+      x, y = self.vel_command_w[:, 0], self.vel_command_w[:, 1]
+      planar = torch.stack((cos * x + sin * y, cos * y - sin * x), -1)
+      write_where(command[:, :2], self.is_world_env, planar)
+    standing = self.is_standing_env.unsqueeze(1)
+    command.masked_fill_(standing, 0.0)
+    self.vel_command_w.masked_fill_(standing, 0.0)
+
+  def _update_metrics(self) -> None:
+    """Mean tracking errors of the episode so far; planar ones in the yaw frame."""
+    self._steps += 1.0
+    error = self.vel_command_b[:, :2] - root_velocity_yaw(self.robot)
+    yaw = self.vel_command_b[:, 2] - self.robot.data.root_link_ang_vel_b[:, 2]
+    for name, value in (
+      ("error_vel_xy", error.norm(dim=-1)),
+      ("error_vel_yaw", yaw.abs()),
+    ):
+      self.metrics[name] += (value - self.metrics[name]) / self._steps
+
+  def _start_moving(self, mask: torch.Tensor) -> None:
+    """Gives the masked robots the velocity that they are commanded to have."""
+    data, indexing = self.robot.data.data, self.robot.indexing
+    quat = data.qpos[:, indexing.free_joint_q_adr[3:7]]
+    zero = torch.zeros_like(self.vel_command_b[:, :1])
+    planar_b = torch.cat((self.vel_command_b[:, :2], zero), -1)
+    angular_b = torch.cat((zero, zero, self.vel_command_b[:, 2:]), -1)
+    qvel = torch.cat((quat_apply(quat, planar_b), angular_b), -1)
+    columns = indexing.free_joint_v_adr.long()
+    qvel = torch.where(mask.unsqueeze(1), qvel, data.qvel[:, columns])
+    data.qvel.index_copy_(1, columns, qvel)
+
+  def _chance(self, probability: float) -> torch.Tensor:
+    return torch.rand(self.num_envs, device=self.device) < probability
+
+
+MASKED_COMMANDS: dict[type, Any] = {UniformVelocityCommandCfg: VelocityCommand}
+"""Config of mjlab's term → our term for the same config."""
+
+
+def _uniform(like: torch.Tensor, low: float, high: float) -> torch.Tensor:
+  return torch.rand_like(like) * (high - low) + low

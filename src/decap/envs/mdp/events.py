@@ -1,0 +1,265 @@
+"""Events on a mask of environments: resets, pushes, randomisation.
+
+Those that stand in for mjlab's take the same parameters and draw from the same
+distributions; they sample for all environments and write where the mask says. They
+also accept indices, as mjlab's own environment passes, so a config runs in both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+from mjlab.entity import Entity
+from mjlab.envs.mdp import events as stock
+from mjlab.managers.event_manager import RecomputeLevel, requires_model_fields
+from mjlab.managers.scene_entity_config import SceneEntityCfg
+from mjlab.utils.lab_api.math import (
+  quat_apply_inverse,
+  quat_from_euler_xyz,
+  quat_mul,
+)
+
+from decap.envs.masked import constant, masked, write_where
+from decap.envs.mdp.kinematics import on_device
+from decap.envs.mdp.terrain import terrain_height
+
+if TYPE_CHECKING:
+  from mjlab.envs import ManagerBasedRlEnv
+
+_ROBOT = SceneEntityCfg("robot")
+_AXES = ("x", "y", "z", "roll", "pitch", "yaw")
+_FOOTPRINT_M = 0.2
+"""Half the side of the square below a robot that must be free of ground."""
+
+Ranges = dict[str, tuple[float, float]]
+Selection = torch.Tensor | None
+"""A mask [B], indices [n], or None for all environments."""
+
+
+##
+# Root and joints.
+##
+
+
+@masked
+def reset_scene_to_default(env: ManagerBasedRlEnv, selection: Selection) -> None:
+  """Every entity back to its default state, at its environment's origin."""
+  mask = _as_mask(env, selection)
+  for entity in env.scene.entities.values():
+    if not isinstance(entity, Entity):
+      continue
+    if not entity.is_fixed_base or entity.is_mocap:
+      state = entity.data.default_root_state.clone()  # [B, 13]
+      state[:, :3] += env.scene.env_origins
+      _write_root(entity, mask, state[:, :7], state[:, 7:])
+    if entity.is_articulated:
+      data = entity.data
+      _write_joints(entity, mask, data.default_joint_pos, data.default_joint_vel)
+
+
+@masked
+def reset_root_state_uniform(
+  env: ManagerBasedRlEnv,
+  selection: Selection,
+  pose_range: Ranges,
+  velocity_range: Ranges | None = None,
+  asset_cfg: SceneEntityCfg = _ROBOT,
+) -> None:
+  """Default root state plus uniform offsets of pose and velocity."""
+  asset: Entity = env.scene[asset_cfg.name]
+  pose, velocity = _sample_root(env, asset, pose_range, velocity_range)
+  _write_root(asset, _as_mask(env, selection), pose, velocity)
+
+
+@masked
+def reset_root_on_terrain(
+  env: ManagerBasedRlEnv,
+  selection: Selection,
+  pose_range: Ranges,
+  velocity_range: Ranges | None = None,
+  asset_cfg: SceneEntityCfg = _ROBOT,
+) -> None:
+  """As reset_root_state_uniform, but above the highest ground under the robot.
+
+  mjlab starts a robot at the height of its patch's origin, which on rough ground can
+  be centimetres below the surface where the offset puts it.
+  """
+  asset: Entity = env.scene[asset_cfg.name]
+  pose, velocity = _sample_root(env, asset, pose_range, velocity_range)
+  axis = (-_FOOTPRINT_M, 0.0, _FOOTPRINT_M)
+  square = constant(env, "footprint", [(x, y) for x in axis for y in axis])  # [9, 2]
+  ground = terrain_height(env, pose[:, None, :2] + square).amax(1)  # [B]
+  pose[:, 2] += ground - env.scene.env_origins[:, 2]
+  _write_root(asset, _as_mask(env, selection), pose, velocity)
+
+
+@masked
+def reset_joints_by_offset(
+  env: ManagerBasedRlEnv,
+  selection: Selection,
+  position_range: tuple[float, float],
+  velocity_range: tuple[float, float],
+  asset_cfg: SceneEntityCfg = _ROBOT,
+) -> None:
+  """Default joint state plus uniform offsets; positions stay within soft limits."""
+  asset: Entity = env.scene[asset_cfg.name]
+  data, ids = asset.data, on_device(env, asset_cfg.joint_ids)
+  position = _offset(data.default_joint_pos[:, ids], position_range)
+  limits = data.soft_joint_pos_limits[:, ids]
+  position = position.clamp(limits[..., 0], limits[..., 1])
+  velocity = _offset(data.default_joint_vel[:, ids], velocity_range)
+  _write_joints(asset, _as_mask(env, selection), position, velocity, ids)
+
+
+@masked
+def push_by_setting_velocity(
+  env: ManagerBasedRlEnv,
+  selection: Selection,
+  velocity_range: Ranges,
+  asset_cfg: SceneEntityCfg = _ROBOT,
+) -> None:
+  """Adds a uniform velocity to the root: an instantaneous push."""
+  asset: Entity = env.scene[asset_cfg.name]
+  velocity = asset.data.root_link_vel_w + _sample_ranges(env, velocity_range)
+  _write_root_velocity(asset, _as_mask(env, selection), velocity)
+
+
+##
+# Terrain and randomisation.
+##
+
+
+@masked
+def randomize_terrain(env: ManagerBasedRlEnv, selection: Selection) -> None:
+  """A random patch of the terrain for each environment."""
+  terrain = env.scene.terrain
+  if terrain is None or terrain.terrain_origins is None:
+    return
+  mask = _as_mask(env, selection)
+  rows, columns = terrain.terrain_origins.shape[:2]
+  write_where(terrain.terrain_levels, mask, _random_index(terrain.terrain_levels, rows))
+  write_where(
+    terrain.terrain_types, mask, _random_index(terrain.terrain_types, columns)
+  )
+  origins = terrain.terrain_origins[terrain.terrain_levels, terrain.terrain_types]
+  write_where(terrain.env_origins, mask, origins)
+
+
+@requires_model_fields("body_mass", "body_inertia", recompute=RecomputeLevel.set_const)
+def add_body_mass(
+  env: ManagerBasedRlEnv,
+  env_ids: torch.Tensor | None,
+  range_kg: tuple[float, float],
+  asset_cfg: SceneEntityCfg = _ROBOT,
+) -> None:
+  """Adds a uniform mass to the chosen bodies and scales their inertia with it.
+
+  Inertia follows mass as for a body of another density. A startup event: it runs once
+  for all environments, outside the control step.
+  """
+  assert env_ids is None, "add_body_mass is a startup event"
+  asset: Entity = env.scene[asset_cfg.name]
+  ids = asset.indexing.body_ids[asset_cfg.body_ids]
+  mass = env.sim.get_default_field("body_mass")[ids].expand(env.num_envs, -1)
+  inertia = env.sim.get_default_field("body_inertia")[ids]
+  heavier = _offset(mass, range_kg)  # [B, N]
+  env.sim.model.body_mass[:, ids] = heavier
+  env.sim.model.body_inertia[:, ids] = inertia * (heavier / mass).unsqueeze(-1)
+
+
+MASKED_EVENTS: dict[Callable[..., Any], Callable[..., Any]] = {
+  stock.push_by_setting_velocity: push_by_setting_velocity,
+  stock.randomize_terrain: randomize_terrain,
+  stock.reset_joints_by_offset: reset_joints_by_offset,
+  stock.reset_root_state_uniform: reset_root_state_uniform,
+  stock.reset_scene_to_default: reset_scene_to_default,
+}
+"""mjlab's event → ours with the same parameters."""
+
+
+##
+# Sampling and writing.
+##
+
+
+def _as_mask(env: ManagerBasedRlEnv, selection: Selection) -> torch.Tensor | None:
+  if selection is None or selection.dtype == torch.bool:
+    return selection
+  mask = torch.zeros(env.num_envs, dtype=torch.bool, device=env.device)
+  return mask.index_fill_(0, selection.long(), True)
+
+
+def _sample_ranges(env: ManagerBasedRlEnv, ranges: Ranges | None) -> torch.Tensor:
+  """Uniform [x, y, z, roll, pitch, yaw] of all environments. # [B, 6]"""
+  bounds = tuple((ranges or {}).get(axis, (0.0, 0.0)) for axis in _AXES)
+  low, high = constant(env, ("ranges", bounds), bounds).unbind(1)
+  return torch.rand(env.num_envs, 6, device=env.device) * (high - low) + low
+
+
+def _sample_root(
+  env: ManagerBasedRlEnv,
+  asset: Entity,
+  pose_range: Ranges,
+  velocity_range: Ranges | None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+  """Root pose [B, 7] and world-frame velocity [B, 6] around the default state."""
+  state, offset = asset.data.default_root_state, _sample_ranges(env, pose_range)
+  position = state[:, :3] + offset[:, :3] + env.scene.env_origins
+  turn = quat_from_euler_xyz(offset[:, 3], offset[:, 4], offset[:, 5])
+  pose = torch.cat((position, quat_mul(state[:, 3:7], turn)), -1)
+  return pose, state[:, 7:13] + _sample_ranges(env, velocity_range)
+
+
+def _offset(value: torch.Tensor, bounds: tuple[float, float]) -> torch.Tensor:
+  return value + torch.rand_like(value) * (bounds[1] - bounds[0]) + bounds[0]
+
+
+def _random_index(like: torch.Tensor, count: int) -> torch.Tensor:
+  return torch.randint_like(like, count)
+
+
+def _write_root(
+  asset: Entity, mask: torch.Tensor | None, pose: torch.Tensor, velocity: torch.Tensor
+) -> None:
+  if asset.is_fixed_base:
+    assert asset.is_mocap, "a fixed base can only be moved as a mocap body"
+    index, data = asset.indexing.mocap_id, asset.data.data
+    write_where(data.mocap_pos[:, index], mask, pose[:, :3])
+    write_where(data.mocap_quat[:, index], mask, pose[:, 3:])
+    return
+  _write_columns(asset.data.data.qpos, asset.indexing.free_joint_q_adr, mask, pose)
+  _write_root_velocity(asset, mask, velocity)
+
+
+def _write_root_velocity(
+  asset: Entity, mask: torch.Tensor | None, velocity_w: torch.Tensor
+) -> None:
+  """Free joints hold linear velocity in the world, angular velocity in the body."""
+  data, indexing = asset.data.data, asset.indexing
+  quat = data.qpos[:, indexing.free_joint_q_adr[3:7]]
+  angular_b = quat_apply_inverse(quat, velocity_w[:, 3:])
+  qvel = torch.cat((velocity_w[:, :3], angular_b), -1)
+  _write_columns(data.qvel, indexing.free_joint_v_adr, mask, qvel)
+
+
+def _write_joints(
+  asset: Entity,
+  mask: torch.Tensor | None,
+  position: torch.Tensor,
+  velocity: torch.Tensor,
+  ids: torch.Tensor | slice = slice(None),  # noqa: B008
+) -> None:
+  data, indexing = asset.data.data, asset.indexing
+  _write_columns(data.qpos, indexing.joint_q_adr[ids], mask, position)
+  _write_columns(data.qvel, indexing.joint_v_adr[ids], mask, velocity)
+
+
+def _write_columns(
+  target: Any, columns: torch.Tensor, mask: torch.Tensor | None, values: torch.Tensor
+) -> None:
+  """target[mask][:, columns] = values[mask], on the current stream."""
+  if mask is not None:
+    values = torch.where(mask.unsqueeze(1), values, target[:, columns])
+  target.index_copy_(1, columns.long(), values)

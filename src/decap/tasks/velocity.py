@@ -1,0 +1,335 @@
+"""The velocity task: follow planar velocity commands with a G1, within limits.
+
+Rewards, commands and randomisation are those of DeCap's paper, completed by the public
+environment that its tables match. Smoothness is left to the constraints; methods that
+want smoothness rewards add them.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+from mjlab.envs import mdp as mjlab_mdp
+from mjlab.envs.mdp import dr
+from mjlab.envs.mdp.actions import JointPositionActionCfg
+from mjlab.managers import (
+  CurriculumTermCfg,
+  EventTermCfg,
+  ObservationGroupCfg,
+  ObservationTermCfg,
+  RewardTermCfg,
+  SceneEntityCfg,
+  TerminationTermCfg,
+)
+from mjlab.scene import SceneCfg
+from mjlab.sensor import ContactMatch, ContactSensorCfg
+from mjlab.sim import MujocoCfg, SimulationCfg
+from mjlab.tasks.velocity import mdp as velocity_mdp
+from mjlab.tasks.velocity.mdp import UniformVelocityCommandCfg
+from mjlab.utils.noise import UniformNoiseCfg
+from mjlab.viewer import ViewerConfig
+
+from decap.envs import mdp
+from decap.envs.constrained_env import ConstrainedEnvCfg
+from decap.envs.constraint_manager import ConstraintTermCfg
+from decap.robots.g1 import GROUPS, g1
+from decap.tasks import terrains
+
+RobotName = Literal["g1", "g1-23dof"]
+TerrainName = Literal["flat", "rough"]
+
+_FEET = ("left_ankle_roll_link", "right_ankle_roll_link")
+_FOOT_GEOMS = r"^(left|right)_foot[1-7]_collision$"
+
+
+def velocity_env_cfg(
+  robot: RobotName = "g1", terrain: TerrainName = "flat", play: bool = False
+) -> ConstrainedEnvCfg:
+  """The task's environment, with the paper's limits.
+
+  In play, episodes do not end, observations have no noise and nobody pushes.
+  """
+  description = g1({"g1": 29, "g1-23dof": 23}[robot])
+  cfg = ConstrainedEnvCfg(
+    scene=SceneCfg(
+      num_envs=4096,
+      terrain=terrains.flat() if terrain == "flat" else terrains.rough(play),
+      entities={"robot": description.entity},
+      sensors=_sensors(),
+      extent=2.0,
+    ),
+    actions={
+      "joint_pos": JointPositionActionCfg(
+        entity_name="robot",
+        actuator_names=(".*",),
+        scale=description.action_scale,
+        use_default_offset=True,
+      )
+    },
+    commands={"twist": _command()},
+    observations=_observations(),
+    rewards=_rewards(),
+    terminations=_terminations(),
+    events=_events(),
+    constraints=limits(),
+    groups=GROUPS,
+    sim=_simulation(terrain),
+    viewer=ViewerConfig(
+      origin_type=ViewerConfig.OriginType.ASSET_BODY,
+      entity_name="robot",
+      body_name="torso_link",
+      distance=3.0,
+      elevation=-5.0,
+      azimuth=90.0,
+    ),
+    decimation=4,
+    episode_length_s=20.0,
+  )
+  if terrain == "rough":
+    _make_rough(cfg)
+  if play:
+    _make_playful(cfg)
+  return cfg
+
+
+def limits() -> dict[str, ConstraintTermCfg]:
+  """The paper's decoupled limits: rad/s, rad/s², Nm, rad/s."""
+  return {
+    "action_rate": ConstraintTermCfg(
+      func=mdp.action_rate, limits={"upper": 5.0, "lower": 20.0}
+    ),
+    "joint_acc": ConstraintTermCfg(
+      func=mdp.joint_acc, limits={"upper": 20.0, "lower": 600.0}
+    ),
+    "joint_torque": ConstraintTermCfg(
+      func=mdp.joint_torque, limits={"upper": 4.0, "lower": 20.0}
+    ),
+    "joint_vel": ConstraintTermCfg(
+      func=mdp.joint_vel, limits={"upper": 1.5, "lower": 10.0}
+    ),
+  }
+
+
+def _sensors() -> tuple[ContactSensorCfg, ...]:
+  feet = ContactSensorCfg(
+    name="feet_contact",
+    primary=ContactMatch(mode="body", pattern=_FEET, entity="robot"),
+    secondary=ContactMatch(mode="body", pattern="terrain"),
+    fields=("found", "force"),
+    reduce="netforce",
+  )
+  # Every body with a collision geom, except the feet.
+  bodies = (
+    "pelvis",
+    "torso_link",
+    r".*_(hip_roll|hip_yaw|knee|shoulder_yaw|elbow|wrist_pitch|wrist_yaw)_link",
+  )
+  body = ContactSensorCfg(
+    name="body_contact",
+    primary=ContactMatch(mode="body", pattern=bodies, entity="robot"),
+    fields=("force",),
+    reduce="netforce",
+  )
+  return (feet, body)
+
+
+def _command() -> UniformVelocityCommandCfg:
+  return UniformVelocityCommandCfg(
+    entity_name="robot",
+    resampling_time_range=(10.0, 10.0),
+    rel_standing_envs=0.02,
+    ranges=UniformVelocityCommandCfg.Ranges(
+      lin_vel_x=(-0.5, 1.0), lin_vel_y=(-0.3, 0.3), ang_vel_z=(-0.2, 0.2)
+    ),
+    viz=UniformVelocityCommandCfg.VizCfg(z_offset=1.15),
+    debug_vis=True,
+  )
+
+
+def _observations() -> dict[str, ObservationGroupCfg]:
+  def noise(size: float) -> UniformNoiseCfg:
+    return UniformNoiseCfg(n_min=-size, n_max=size)
+
+  actor = {
+    "base_ang_vel": ObservationTermCfg(
+      func=mjlab_mdp.builtin_sensor,
+      params={"sensor_name": "robot/imu_ang_vel"},
+      noise=noise(0.2),
+    ),
+    "projected_gravity": ObservationTermCfg(
+      func=mjlab_mdp.projected_gravity, noise=noise(0.05)
+    ),
+    "command": ObservationTermCfg(
+      func=mjlab_mdp.generated_commands, params={"command_name": "twist"}
+    ),
+    "joint_pos": ObservationTermCfg(func=mjlab_mdp.joint_pos_rel, noise=noise(0.01)),
+    "joint_vel": ObservationTermCfg(func=mjlab_mdp.joint_vel_rel, noise=noise(1.5)),
+    "actions": ObservationTermCfg(func=mjlab_mdp.last_action),
+  }
+  critic = {"base_lin_vel": ObservationTermCfg(func=mjlab_mdp.base_lin_vel), **actor}
+  return {
+    "actor": ObservationGroupCfg(terms=actor, enable_corruption=True),
+    "critic": ObservationGroupCfg(terms=critic, enable_corruption=False),
+  }
+
+
+def _rewards() -> dict[str, RewardTermCfg]:
+  def joints(*patterns: str) -> dict[str, SceneEntityCfg]:
+    return {"asset_cfg": SceneEntityCfg("robot", joint_names=patterns)}
+
+  feet = SceneEntityCfg("robot", body_names=_FEET, preserve_order=True)
+  track = {"command_name": "twist", "variance": 0.25}
+  return {
+    # The paper's table.
+    "track_xy": RewardTermCfg(func=mdp.track_velocity_xy, weight=1.5, params=track),
+    "track_yaw": RewardTermCfg(func=mdp.track_velocity_yaw, weight=1.0, params=track),
+    "vertical_velocity": RewardTermCfg(func=mdp.vertical_velocity, weight=-2.0),
+    "roll_pitch_rate": RewardTermCfg(func=mdp.roll_pitch_rate, weight=-0.05),
+    "base_height": RewardTermCfg(
+      func=mdp.base_height, weight=-10.0, params={"target_m": 0.78}
+    ),
+    "waist_deviation": RewardTermCfg(
+      func=mdp.joint_deviation, weight=-1.0, params=joints("waist_.*")
+    ),
+    "hip_deviation": RewardTermCfg(
+      func=mdp.joint_deviation,
+      weight=-1.0,
+      params=joints(".*_hip_roll_joint", ".*_hip_yaw_joint"),
+    ),
+    "foot_slide": RewardTermCfg(
+      func=mdp.foot_slide,
+      weight=-0.2,
+      params={"sensor_name": "feet_contact", "asset_cfg": feet},
+    ),
+    "foot_clearance": RewardTermCfg(
+      func=mdp.foot_clearance,
+      weight=1.0,
+      params={
+        "target_m": 0.1,
+        "variance": 0.05,
+        "speed_gain": 2.0,
+        "asset_cfg": feet,
+      },
+    ),
+    # From the environment that the paper's tables match.
+    "alive": RewardTermCfg(func=mjlab_mdp.is_alive, weight=0.15),
+    "orientation": RewardTermCfg(func=mjlab_mdp.flat_orientation_l2, weight=-5.0),
+    "joint_limits": RewardTermCfg(func=mjlab_mdp.joint_pos_limits, weight=-5.0),
+    "arm_deviation": RewardTermCfg(
+      func=mdp.joint_deviation,
+      weight=-0.1,
+      params=joints(".*_shoulder_.*", ".*_elbow_.*", ".*_wrist_.*"),
+    ),
+    "gait": RewardTermCfg(
+      func=mdp.gait,
+      weight=0.5,
+      params={
+        "sensor_name": "feet_contact",
+        "command_name": "twist",
+        "period_s": 0.8,
+        "offsets": (0.0, 0.5),
+        "stance_share": 0.55,
+        "command_threshold": 0.1,
+      },
+    ),
+    "undesired_contacts": RewardTermCfg(
+      func=mdp.undesired_contacts,
+      weight=-1.0,
+      params={"sensor_name": "body_contact", "force_threshold": 1.0},
+    ),
+  }
+
+
+def _terminations() -> dict[str, TerminationTermCfg]:
+  return {
+    "time_out": TerminationTermCfg(func=mjlab_mdp.time_out, time_out=True),
+    "tilted": TerminationTermCfg(
+      func=mjlab_mdp.bad_orientation, params={"limit_angle": 0.8}
+    ),
+    "fell": TerminationTermCfg(func=mdp.base_below, params={"minimum_m": 0.2}),
+  }
+
+
+def _events() -> dict[str, EventTermCfg]:
+  return {
+    "reset_base": EventTermCfg(
+      func=mjlab_mdp.reset_root_state_uniform,
+      mode="reset",
+      params={
+        "pose_range": {
+          "x": (-0.5, 0.5),
+          "y": (-0.5, 0.5),
+          "yaw": (-math.pi, math.pi),
+        },
+      },
+    ),
+    "reset_joints": EventTermCfg(
+      func=mjlab_mdp.reset_joints_by_offset,
+      mode="reset",
+      params={"position_range": (0.0, 0.0), "velocity_range": (-1.0, 1.0)},
+    ),
+    "push": EventTermCfg(
+      func=mjlab_mdp.push_by_setting_velocity,
+      mode="interval",
+      interval_range_s=(5.0, 5.0),
+      params={"velocity_range": {"x": (-0.5, 0.5), "y": (-0.5, 0.5)}},
+    ),
+    "friction": EventTermCfg(
+      func=dr.geom_friction,
+      mode="startup",
+      params={
+        "asset_cfg": SceneEntityCfg("robot", geom_names=(_FOOT_GEOMS,)),
+        "operation": "abs",
+        "ranges": (0.3, 1.0),
+        "shared_random": True,  # One ground for all capsules of both feet.
+      },
+    ),
+    "torso_mass": EventTermCfg(
+      func=mdp.add_body_mass,
+      mode="startup",
+      params={
+        "asset_cfg": SceneEntityCfg("robot", body_names=("torso_link",)),
+        "range_kg": (-1.0, 3.0),
+      },
+    ),
+  }
+
+
+def _simulation(terrain: TerrainName) -> SimulationCfg:
+  """mjlab's solver settings; arrays sized by the contacts that occur.
+
+  Both feet flat on a plane are 28 contacts, 112 rows; joint limits and contacts of a
+  falling robot come on top.
+  """
+  mujoco = MujocoCfg(timestep=0.005, iterations=10, ls_iterations=20)
+  if terrain == "flat":
+    return SimulationCfg(nconmax=48, njmax=200, mujoco=mujoco)
+  mujoco.ccd_iterations = 500
+  return SimulationCfg(
+    nconmax=70, njmax=500, contact_sensor_maxmatch=500, mujoco=mujoco
+  )
+
+
+def _make_rough(cfg: ConstrainedEnvCfg) -> None:
+  cfg.events["reset_base"].func = mdp.reset_root_on_terrain
+  cfg.curriculum["terrain_levels"] = CurriculumTermCfg(
+    func=velocity_mdp.terrain_levels_vel, params={"command_name": "twist"}
+  )
+  cfg.terminations["left_terrain"] = TerminationTermCfg(
+    func=velocity_mdp.out_of_terrain_bounds, time_out=True
+  )
+
+
+def _make_playful(cfg: ConstrainedEnvCfg) -> None:
+  cfg.scene.num_envs = 1
+  cfg.episode_length_s = 1e9
+  cfg.observations["actor"].enable_corruption = False
+  del cfg.events["push"]
+  if cfg.curriculum:
+    cfg.curriculum = {}
+    # Before the base is placed: it starts from the patch's origin.
+    cfg.events = {
+      "patch": EventTermCfg(func=mjlab_mdp.randomize_terrain, mode="reset"),
+      **cfg.events,
+    }
