@@ -20,12 +20,9 @@ MIN_DRIVER = (12, 4)
 class Captured:
   """A function without arguments that runs as a CUDA graph."""
 
-  def __init__(self, func: Callable[[], None], stream: torch.cuda.Stream, warm_up: int):
-    """Calls ``func`` ``warm_up`` times for real, then records it."""
+  def __init__(self, func: Callable[[], None], stream: torch.cuda.Stream):
+    """Records ``func``, which must have run before on this stream, without a call."""
     self._stream = stream
-    with on_stream(stream):
-      for _ in range(warm_up):
-        func()
     torch.cuda.synchronize()
     self._graph = torch.cuda.CUDAGraph()
     with _no_garbage_collection(), _recording(self._graph, stream):

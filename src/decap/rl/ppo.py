@@ -160,13 +160,17 @@ class PPO(rsl_rl.algorithms.PPO):
   def update(self) -> dict[str, Tensor]:
     """Train on the rollout; returns named scalars that stay on the device."""
     self.begin_update()
+    return self.learn()
+
+  # The parts of an update, so that it can be recorded without drawing numbers.
+
+  def learn(self) -> dict[str, Tensor]:
+    """All mini-batches of the drawn permutation, several times over."""
     for _ in range(self.num_learning_epochs):
       for index in range(self.num_mini_batches):
         indices = self.storage.mini_batch_indices(index, self.num_mini_batches)
         self.update_mini_batch(self.storage.gather(indices))
     return self.end_update()
-
-  # The parts of an update, so that it can be recorded whole or by mini-batch.
 
   def begin_update(self) -> None:
     """Draw the permutation and empty the accumulators."""

@@ -7,6 +7,7 @@ loop reads from the device once per iteration, when it logs.
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import threading
 from collections.abc import Callable
@@ -16,7 +17,7 @@ from typing import Any
 import torch
 
 from decap.errors import UserError
-from decap.rl import checkpoint, checkpoint_files
+from decap.rl import capture, checkpoint, checkpoint_files
 from decap.rl.config import AgentCfg, build_algorithm
 from decap.rl.display import Progress, Stopwatch, make_display, violations
 
@@ -51,6 +52,7 @@ class Runner:
     costs: str = "rows",
     schedule: Callable[[float], None] | None = None,
     on_iteration: OnIteration | None = None,
+    use_graphs: bool = True,
   ):
     self.env = env
     self.cfg = cfg
@@ -62,6 +64,10 @@ class Runner:
     self._on_iteration = on_iteration
     self._stop = False
     self._infeasible: dict[str, int] = {}
+    self._losses: dict[str, torch.Tensor] = {}
+    self._graphs: _Graphs | None = None
+    if use_graphs and self._can_capture():
+      self._graphs = _Graphs(self)
     self._cost_columns = _cost_columns(env.constraint_manager.cost_names, costs)
     self._cost_index = [
       torch.tensor(columns, device=self.device)
@@ -95,9 +101,15 @@ class Runner:
       self._spread_episodes()
     total, first = self.cfg.iterations, self.iteration
     watch = Stopwatch()
-    with self._writer() as writer, make_display() as display, self._interrupts(display):
+    stream = self._graphs.stream() if self._graphs else contextlib.nullcontext()
+    with (
+      stream,
+      self._writer() as writer,
+      make_display() as display,
+      self._interrupts(display),
+    ):
       while self.iteration < total and not self._stop:
-        log = self._iterate(watch)
+        log = self.iterate(watch)
         self.iteration += 1
         done = self.iteration - first
         steps = self.env.num_envs * self.cfg.num_steps_per_env
@@ -135,6 +147,41 @@ class Runner:
     )
     for name, value in obs.items():
       self.obs[name].copy_(value)
+
+  def iterate(self, watch: Stopwatch) -> dict[str, float]:
+    """One iteration: rollout, update, log."""
+    if self._schedule:
+      self._schedule(self.iteration / self.cfg.iterations)
+    watch.lap()
+    if self._graphs is None:
+      with torch.no_grad():
+        for _ in range(self.cfg.num_steps_per_env):
+          self.rollout_step()
+      collected = watch.lap()
+      self.alg.begin_update()
+      self.learn_from_rollout()
+    else:
+      self._graphs.rollout()
+      collected = watch.lap()
+      self.alg.begin_update()
+      self._graphs.learn()
+    self.env.between_iterations()
+    log = self.env.flush_log()
+    # One copy to the host for all losses.
+    losses = self._losses
+    values = torch.stack([v.float() for v in losses.values()]).tolist()
+    log.update(zip(losses, values, strict=True))
+    log["Perf/collection_time"] = collected
+    log["Perf/learning_time"] = watch.lap()
+    return log
+
+  def learn_from_rollout(self) -> None:
+    """Returns and all mini-batches; what ``begin_update`` draws stays outside.
+
+    Reads and writes fixed buffers only, as `rollout_step` does.
+    """
+    self.alg.compute_returns(self.obs)
+    self._losses = self.alg.learn()
 
   # Checkpoints.
 
@@ -192,31 +239,19 @@ class Runner:
 
   # Private methods.
 
-  def _iterate(self, watch: Stopwatch) -> dict[str, float]:
-    if self._schedule:
-      self._schedule(self.iteration / self.cfg.iterations)
-    watch.lap()
-    with torch.no_grad():
-      for _ in range(self.cfg.num_steps_per_env):
-        self.rollout_step()
-      self.alg.compute_returns(self.obs)
-    collected = watch.lap()
-    losses = self.alg.update()
-    self.env.between_iterations()
-    log = self.env.flush_log()
-    # One copy to the host for all losses.
-    values = torch.stack([torch.as_tensor(v).float() for v in losses.values()]).tolist()
-    for name, value in zip(losses, values, strict=True):
-      log[name if "/" in name else f"Loss/{name}"] = value
-    log["Perf/collection_time"] = collected
-    log["Perf/learning_time"] = watch.lap()
-    return log
-
   def _costs(self, costs: torch.Tensor) -> torch.Tensor:
     """Costs as the algorithm sees them. # [B, rows] -> [B, K]"""
     if len(self._cost_index) == costs.shape[1]:
       return costs
     return torch.stack([costs[:, i].amax(1) for i in self._cost_index], dim=1)
+
+  def _can_capture(self) -> bool:
+    if torch.device(self.device).type != "cuda":
+      return False
+    reason = capture.why_not(self.device, self.env.waiting_terms)
+    if reason is not None:
+      print(f"Training runs without CUDA graphs: {reason}.")
+    return reason is None
 
   def _spread_episodes(self) -> None:
     """Start the environments at random ages, so that they do not time out together."""
@@ -248,11 +283,52 @@ class Runner:
     return _Interrupts(stop)
 
 
+class _Graphs:
+  """A runner's rollout step and update as CUDA graphs.
+
+  The first iteration runs eagerly: it allocates what the recordings then reuse, such
+  as the optimiser's state. The second one records.
+  """
+
+  def __init__(self, runner: Runner):
+    self._runner = runner
+    self._stream = torch.cuda.Stream(runner.device)
+    self._step: capture.Captured | None = None
+    self._update: capture.Captured | None = None
+    self._warm = False
+    runner.env.sim.use_cuda_graph = False
+    runner.env.sim.use_stream(self._stream)
+
+  def stream(self) -> contextlib.AbstractContextManager[None]:
+    """Everything between the replays must run on their stream too."""
+    torch.cuda.synchronize()
+    return capture.on_stream(self._stream)
+
+  def rollout(self) -> None:
+    runner, env = self._runner, self._runner.env
+    steps = runner.cfg.num_steps_per_env
+    counters = env.common_step_counter, env._sim_step_counter
+    if self._warm and self._step is None:
+      self._step = capture.Captured(runner.rollout_step, self._stream)
+    step = self._step or torch.no_grad()(runner.rollout_step)
+    for _ in range(steps):
+      step()
+    # Replays do not run the Python that counts.
+    env.common_step_counter = counters[0] + steps
+    env._sim_step_counter = counters[1] + steps * env.cfg.decimation
+
+  def learn(self) -> None:
+    if self._warm and self._update is None:
+      self._update = capture.Captured(self._runner.learn_from_rollout, self._stream)
+    (self._update or self._runner.learn_from_rollout)()
+    self._warm = True
+
+
 class _Writer:
   """Curves: TensorBoard events, and W&B as well if asked for."""
 
   def __init__(self, run_dir: Path | None, cfg: AgentCfg, iteration: int):
-    self._writer = None
+    self._writer: Any = None
     if run_dir is None:
       return
     if cfg.logger == "wandb":
