@@ -3,49 +3,60 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
   from decap.envs.constrained_env import ConstrainedEnvCfg
+  from decap.rl.config import AgentCfg
+
+RobotName = Literal["g1", "g1-23dof"]
+TerrainName = Literal["flat", "rough"]
 
 
 @dataclass(frozen=True)
 class Task:
-  """A task's environment config, made when it is asked for."""
+  """One combination of robot and terrain; as text, its summary."""
 
-  robot: str
-  terrain: str
+  robot: RobotName
+  terrain: TerrainName
   summary: str
-  mjlab_id: str
-  """Its name in mjlab's registry."""
 
-  def env_cfg(self, play: bool = False) -> ConstrainedEnvCfg:
-    """A fresh config: of training, or for watching."""
-    from decap.tasks.velocity import velocity_env_cfg
+  def __str__(self) -> str:
+    return self.summary
 
-    return velocity_env_cfg(self.robot, self.terrain, play)  # type: ignore[arg-type]
 
+_ROUGH = "slopes, rough ground and low stairs"
 
 TASKS: dict[str, Task] = {
-  "g1-flat": Task(
-    "g1", "flat", "G1 (29 DoF), velocity commands on a plane", "Decap-G1-Flat"
-  ),
-  "g1-rough": Task(
-    "g1",
-    "rough",
-    "G1 (29 DoF), velocity commands on slopes, rough ground and low stairs",
-    "Decap-G1-Rough",
-  ),
-  "g1-23dof-flat": Task(
-    "g1-23dof",
-    "flat",
-    "G1 (23 DoF), velocity commands on a plane",
-    "Decap-G1-23Dof-Flat",
-  ),
+  "g1-flat": Task("g1", "flat", "G1 with 29 DoF, velocity commands, plane"),
+  "g1-rough": Task("g1", "rough", f"G1 with 29 DoF, velocity commands, {_ROUGH}"),
+  "g1-23dof-flat": Task("g1-23dof", "flat", "G1 with 23 DoF, velocity commands, plane"),
   "g1-23dof-rough": Task(
-    "g1-23dof",
-    "rough",
-    "G1 (23 DoF), velocity commands on slopes, rough ground and low stairs",
-    "Decap-G1-23Dof-Rough",
+    "g1-23dof", "rough", f"G1 with 23 DoF, velocity commands, {_ROUGH}"
   ),
 }
+
+
+def task_names() -> tuple[str, ...]:
+  """Names that `env_cfg` knows."""
+  return tuple(TASKS)
+
+
+def env_cfg(name: str, play: bool = False) -> ConstrainedEnvCfg:
+  """A fresh environment config: of training, or for watching."""
+  from decap.tasks.velocity import velocity_env_cfg
+
+  task = TASKS[name]
+  return velocity_env_cfg(task.robot, task.terrain, play)
+
+
+def agent_cfg(name: str) -> AgentCfg:
+  """A fresh agent config; methods edit it."""
+  from decap.rl.config import AgentCfg
+
+  return AgentCfg(experiment_name=name)
+
+
+def mjlab_id(name: str) -> str:
+  """The task's name in mjlab's registry: "g1-flat" is "Decap-G1-Flat"."""
+  return "-".join(("Decap", *(part.capitalize() for part in name.split("-"))))

@@ -8,7 +8,6 @@ want smoothness rewards add them.
 from __future__ import annotations
 
 import math
-from typing import Literal
 
 from mjlab.envs import mdp as mjlab_mdp
 from mjlab.envs.mdp import dr
@@ -34,10 +33,7 @@ from decap.envs import mdp
 from decap.envs.constrained_env import ConstrainedEnvCfg
 from decap.envs.constraint_manager import ConstraintTermCfg
 from decap.robots.g1 import GROUPS, g1
-from decap.tasks import terrains
-
-RobotName = Literal["g1", "g1-23dof"]
-TerrainName = Literal["flat", "rough"]
+from decap.tasks import RobotName, TerrainName, terrains
 
 _FEET = ("left_ankle_roll_link", "right_ankle_roll_link")
 _FOOT_GEOMS = r"^(left|right)_foot[1-7]_collision$"
