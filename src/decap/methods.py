@@ -180,8 +180,10 @@ def _lower_limits_everywhere(env: ConstrainedEnvCfg) -> None:
           f"constraint '{name}' has none."
         )
       term.limits = {group: term.limits["lower"] for group in term.limits}
-  for group in env.groups.values():
-    group.p_max = 0.25
+  # New objects: configs of several tasks may share these.
+  env.groups = {
+    name: dataclasses.replace(group, p_max=0.25) for name, group in env.groups.items()
+  }
 
 
 def _cat_schedule(env: ConstrainedEnv) -> Schedule:

@@ -54,8 +54,9 @@ class RunSpec:
   def from_dict(data: dict[str, Any]) -> RunSpec:
     """Inverse of `to_dict`."""
     known = {field.name for field in dataclasses.fields(RunSpec)}
-    values = {key: value for key, value in data.items() if key in known}
-    return RunSpec(**{**values, "overrides": tuple(data["overrides"])})
+    values: dict[str, Any] = {k: v for k, v in data.items() if k in known}
+    values["overrides"] = tuple(values["overrides"])
+    return RunSpec(**values)
 
 
 def build_configs(
@@ -68,10 +69,12 @@ def build_configs(
   Args:
     play: The task's play variant: endless episodes, no noise, no pushes.
   """
-  from decap.tasks import agent_cfg, env_cfg
+  from decap.tasks import TASKS, agent_cfg, env_cfg
 
   method = get_method(spec.method)
   check_options(method, list(spec.overrides))
+  if spec.task not in TASKS:
+    raise UserError(f"Unknown task '{spec.task}' (there are {', '.join(TASKS)}).")
   env = env_cfg(spec.task, play=play)
   agent = agent_cfg(spec.task)
   _apply_limits(env, spec.limits)

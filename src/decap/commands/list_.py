@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from decap.methods import METHODS
+from decap.tasks import TASKS
 
 BACKENDS = {
   "native": "C MuJoCo on the CPU; nothing to compile (default without a GPU)",
@@ -18,11 +19,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
   """Print three short tables."""
-  from decap.tasks import TASKS
-
+  tasks = {name: str(task) for name, task in TASKS.items()}
   methods = {name: method.summary for name, method in METHODS.items()}
   for title, entries in (
-    ("Tasks", TASKS),
+    ("Tasks", tasks),
     ("Methods", methods),
     ("Backends", BACKENDS),
   ):

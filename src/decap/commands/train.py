@@ -21,11 +21,13 @@ from decap.runs import (
   read_limits,
   run_folder,
 )
+from decap.tasks import TASKS
 
 if TYPE_CHECKING:
   from decap.rl.runner import OnIteration
 
 TAKES_OVERRIDES = True
+CPU_NUM_ENVS = 256
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells expect; the run has been saved."""
 
@@ -36,7 +38,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
   add("--task", metavar="NAME", help="what to learn; see 'decap list'")
   add("--method", metavar="NAME", help="how (default: decap); see 'decap list'")
   add("--seed", type=int, help="seed of everything random (default: 1)")
-  add("--num-envs", type=int, metavar="N", help="parallel environments")
+  add(
+    "--num-envs",
+    type=int,
+    metavar="N",
+    help=f"parallel environments (default: the task's, or {CPU_NUM_ENVS} on a CPU)",
+  )
   add("--iterations", type=int, metavar="N", help="train until this iteration")
   add("--device", default="auto", help="auto, cpu, cuda or cuda:N (default: auto)")
   add(
@@ -51,6 +58,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     choices=("none", "cap", "cap-rows", "anneal"),
     help="aid while the policy violates the limits nearly everywhere",
   )
+  add("--no-capture", action="store_true", help="no CUDA graphs on a GPU")
   add("--resume", metavar="RUN", help="continue a run folder or checkpoint")
   add("--init-from", metavar="RUN", help="start from the policy of a run or checkpoint")
   add("--log-root", metavar="DIR", default="runs", help="where run folders go")
@@ -77,7 +85,9 @@ def run(options: argparse.Namespace) -> int:
   checks.check_at_least("--seed", options.seed, 0)
   if options.logger == "wandb":
     checks.check_installed("wandb", "--logger wandb")
-  spec, checkpoint = _continued(options) if options.resume else (_new(options), None)
+  spec, checkpoint = (
+    _continued(options) if options.resume else (_new(options, device), None)
+  )
   folder = run_folder(options.resume) if options.resume else None
   checks.check_writable(folder or options.log_root)
   init_from = checkpoint_files.resolve(options.init_from) if options.init_from else None
@@ -86,6 +96,7 @@ def run(options: argparse.Namespace) -> int:
     device=device,
     backend=options.backend,
     logger=options.logger,
+    use_graphs=not options.no_capture,
     folder=folder or default_run_folder(options.log_root, spec, options.run_name),
     resume=checkpoint,
     init_from=init_from,
@@ -110,6 +121,7 @@ def train(
   device: str = "cpu",
   backend: str = "auto",
   logger: str = "tensorboard",
+  use_graphs: bool = True,
   resume: Path | None = None,
   init_from: Path | None = None,
   on_iteration: OnIteration | None = None,
@@ -139,6 +151,7 @@ def train(
     costs=method.costs,
     schedule=method.schedule(env) if method.schedule else None,
     on_iteration=on_iteration,
+    use_graphs=use_graphs,
   )
   if resume:
     runner.resume(resume)
@@ -166,7 +179,7 @@ def make_env(
   """Build the environment, with its config errors as sentences."""
   import torch
 
-  from decap.envs import ConstrainedEnv
+  from decap.envs.constrained_env import ConstrainedEnv
 
   if device == "cpu":
     # The engine has its own threads; torch's would only fight with them, and a fixed
@@ -179,15 +192,11 @@ def make_env(
     raise UserError(f"The environment cannot be built: {error}") from error
 
 
-def _new(options: argparse.Namespace) -> RunSpec:
-  from decap.tasks import task_names
-
+def _new(options: argparse.Namespace, device: str) -> RunSpec:
   if options.task is None:
-    raise UserError(f"--task is missing (there are {', '.join(task_names())}).")
-  if options.task not in task_names():
-    raise UserError(
-      f"Unknown task '{options.task}' (there are {', '.join(task_names())})."
-    )
+    raise UserError(f"--task is missing (there are {', '.join(TASKS)}).")
+  if options.task not in TASKS:
+    raise UserError(f"Unknown task '{options.task}' (there are {', '.join(TASKS)}).")
   method = get_method(options.method or "decap")
   if options.feasibility and not method.feasibility:
     raise UserError(f"Method '{method.name}' does not use --feasibility.")
@@ -196,7 +205,7 @@ def _new(options: argparse.Namespace) -> RunSpec:
     task=options.task,
     method=method.name,
     seed=1 if options.seed is None else options.seed,
-    num_envs=options.num_envs,
+    num_envs=options.num_envs or (CPU_NUM_ENVS if device == "cpu" else None),
     iterations=options.iterations,
     feasibility=options.feasibility,
     limits=read_limits(options.limits) if options.limits else {},

@@ -119,7 +119,8 @@ class Bundle:
 
   def act(self, obs: np.ndarray) -> np.ndarray:
     """Actions [N, J] for observations [N, D] (float32, unnormalised)."""
-    return self._session.run(None, {"obs": obs.astype(np.float32, copy=False)})[0]
+    inputs = {"obs": obs.astype(np.float32, copy=False)}
+    return np.asarray(self._session.run(None, inputs)[0])
 
   def targets(self, actions: np.ndarray) -> np.ndarray:
     """Joint-position targets [N, J], rad, for actions [N, J]."""

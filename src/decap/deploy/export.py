@@ -218,7 +218,7 @@ def _observations(env: Any) -> list[dict[str, Any]]:
         "scale": np.broadcast_to(_array(scale), (dim,)).tolist(),
         "clip": list(cfg.clip) if cfg.clip is not None else None,
         "function": func,
-        "meaning": MEANINGS.get(func, doc),
+        "meaning": MEANINGS.get(name) or MEANINGS.get(func, doc),
       }
     )
   return described

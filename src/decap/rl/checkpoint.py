@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import pickle
 import random
-import tempfile
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -29,19 +28,18 @@ def save(path: Path, state: dict[str, Any]) -> None:
 
   A reader therefore sees either the whole file or none of it, also after a power cut.
   """
+  # Not tempfile: its files are for their owner alone, checkpoints are not.
+  work = path.parent / f".{path.name}.{os.getpid()}"
   try:
     path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(
-      dir=path.parent, prefix=f".{path.name}.", delete=False
-    ) as file:
-      try:
+    try:
+      with open(work, "wb") as file:
         torch.save({"format": FORMAT, "version": VERSION, **state}, file)
         file.flush()
         os.fsync(file.fileno())
-        os.replace(file.name, path)
-      except BaseException:
-        Path(file.name).unlink(missing_ok=True)
-        raise
+      os.replace(work, path)
+    finally:
+      work.unlink(missing_ok=True)
     _fsync_folder(path.parent)
   except (OSError, RuntimeError) as error:
     # torch reports a full disk as a RuntimeError of its zip writer.

@@ -65,6 +65,9 @@ class Runner:
     self._stop = False
     self._infeasible: dict[str, int] = {}
     self._losses: dict[str, torch.Tensor] = {}
+    # Steps that each environment has lived, and sum and number of those that ended.
+    self._age = torch.zeros(env.num_envs, device=self.device)
+    self._ended = torch.zeros(2, device=self.device)
     self._graphs: _Graphs | None = None
     if use_graphs and self._can_capture():
       self._graphs = _Graphs(self)
@@ -135,11 +138,12 @@ class Runner:
     """
     actions = self.alg.act(self.obs)
     obs, rewards, terminated, time_outs, extras = self.env.step(actions)
+    dones = terminated | time_outs
     constraints = extras["constraints"]
     self.alg.process_env_step(
       obs,
       rewards,
-      terminated | time_outs,
+      dones,
       {
         "time_outs": time_outs,
         "constraints": {**constraints, "costs": self._costs(constraints["costs"])},
@@ -147,6 +151,9 @@ class Runner:
     )
     for name, value in obs.items():
       self.obs[name].copy_(value)
+    self._age.add_(1.0)
+    self._ended.add_(torch.stack(((self._age * dones).sum(), dones.sum())))
+    self._age.masked_fill_(dones, 0.0)
 
   def iterate(self, watch: Stopwatch) -> dict[str, float]:
     """One iteration: rollout, update, log."""
@@ -167,6 +174,7 @@ class Runner:
       self._graphs.learn()
     self.env.between_iterations()
     log = self.env.flush_log()
+    self._correct_episode_length(log)
     # One copy to the host for all losses.
     losses = self._losses
     values = torch.stack([v.float() for v in losses.values()]).tolist()
@@ -194,6 +202,7 @@ class Runner:
       "infos": {"env_state": {"common_step_counter": self.env.common_step_counter}},
       "env": self.env.state_dict(),
       "obs": self.obs,
+      "age": self._age,
       "rng": checkpoint.rng_state(),
       "device": self.device,
       "infeasible": self._infeasible,
@@ -217,6 +226,7 @@ class Runner:
       self.env.load_state_dict(state["env"])
       for name, value in self.obs.items():
         value.copy_(state["obs"][name])
+      self._age.copy_(state["age"])
     except (KeyError, ValueError, RuntimeError) as error:
       raise UserError(
         f"{path} does not fit this run: {str(error).splitlines()[0]}."
@@ -257,6 +267,14 @@ class Runner:
     """Start the environments at random ages, so that they do not time out together."""
     length = self.env.episode_length_buf
     length.copy_(torch.randint_like(length, high=int(self.env.max_episode_length)))
+
+  def _correct_episode_length(self, log: dict[str, float]) -> None:
+    """The environment's own figure counts the random age that episodes started with."""
+    total, count = self._ended.tolist()
+    self._ended.zero_()
+    log.pop("Train/episode_length", None)
+    if count:
+      log["Train/episode_length"] = total / count
 
   def _infeasible_limits(self, log: dict[str, float]) -> list[str]:
     """Warnings about limits that no step has respected for long, once each."""
