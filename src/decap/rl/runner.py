@@ -152,7 +152,7 @@ class Runner:
     for name, value in obs.items():
       self.obs[name].copy_(value)
     self._age.add_(1.0)
-    self._ended.add_(torch.stack(((self._age * dones).sum(), dones.sum())))
+    self._ended.add_(torch.stack(((self._age * dones).sum(), dones.float().sum())))
     self._age.masked_fill_(dones, 0.0)
 
   def iterate(self, watch: Stopwatch) -> dict[str, float]:

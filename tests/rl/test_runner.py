@@ -1,0 +1,182 @@
+"""The training loop: exact resume, reproducible seeds, clean interrupts, warnings."""
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+import torch
+
+from decap.commands.train import make_env
+from decap.errors import UserError
+from decap.methods import METHODS, get_method
+from decap.rl import checkpoint_files
+from decap.rl import runner as runner_module
+from decap.rl.runner import Runner
+from decap.runs import RunSpec, build_configs
+
+SMALL = (
+  "--agent.policy.hidden-dims",
+  "(32,16)",
+  "--agent.num-steps-per-env",
+  "6",
+  "--agent.save-interval",
+  "1000",
+)
+
+
+def _spec(method="decap", **changes) -> RunSpec:
+  values = {"task": "g1-flat", "num_envs": 6, "iterations": 6, "overrides": SMALL}
+  return RunSpec(**{**values, "method": method, **changes})
+
+
+def _runner(spec: RunSpec, run_dir: Path | None = None, **options) -> Runner:
+  env_cfg, agent_cfg = build_configs(spec)
+  env = make_env(env_cfg, "cpu")
+  method = get_method(spec.method)
+  schedule = method.schedule(env) if method.schedule else None
+  return Runner(
+    env, agent_cfg, run_dir, costs=method.costs, schedule=schedule, **options
+  )
+
+
+def _stop_at(last: int):
+  return lambda iteration, log: iteration == last
+
+
+def _flat(state, path="") -> dict[str, object]:
+  """All leaves of a nested state by path."""
+  if isinstance(state, dict):
+    items = state.items()
+  elif isinstance(state, (list, tuple)):
+    items = enumerate(state)
+  else:
+    return {path: state}
+  leaves: dict[str, object] = {}
+  for key, value in items:
+    leaves.update(_flat(value, f"{path}/{key}"))
+  return leaves
+
+
+def _assert_same(a: Runner, b: Runner) -> None:
+  first, second = _flat(a.state_dict()), _flat(b.state_dict())
+  assert first.keys() == second.keys()
+  for path, value in first.items():
+    if isinstance(value, torch.Tensor):
+      assert torch.equal(value, second[path]), path  # ty: ignore
+    else:
+      assert value == second[path], path
+
+
+def _check_exact_resume(method: str, tmp_path: Path, monkeypatch) -> None:
+  whole = _runner(_spec(method))
+  assert whole.learn()
+  part = _runner(_spec(method), tmp_path, on_iteration=_stop_at(3))
+  assert not part.learn()
+  assert checkpoint_files.resolve(tmp_path).name == "model_3.pt"
+  # Whatever the number of the engine's threads.
+  threads = 1 if whole.env.sim.num_threads > 1 else 2
+  monkeypatch.setattr("decap.sim.native._available_cpus", lambda: threads)
+  rest = _runner(_spec(method))
+  assert rest.env.sim.num_threads == threads
+  torch.rand(7)  # Someone else's random numbers in between.
+  rest.resume(checkpoint_files.resolve(tmp_path))
+  assert rest.iteration == 3
+  assert rest.learn()
+  _assert_same(whole, rest)
+
+
+def test_three_and_three_iterations_are_six_bit_for_bit(tmp_path, monkeypatch):
+  _check_exact_resume("decap", tmp_path, monkeypatch)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", [name for name in METHODS if name != "decap"])
+def test_every_method_resumes_bit_for_bit(method, tmp_path, monkeypatch):
+  _check_exact_resume(method, tmp_path, monkeypatch)
+
+
+@pytest.mark.slow
+def test_rough_ground_resumes_bit_for_bit(tmp_path, monkeypatch):
+  monkeypatch.setattr(
+    "tests.rl.test_runner._spec",
+    lambda method: RunSpec(
+      "g1-rough", method, num_envs=6, iterations=6, overrides=SMALL
+    ),
+  )
+  _check_exact_resume("decap", tmp_path, monkeypatch)
+
+
+def test_interrupts_infeasible_limits_and_foreign_policies(
+  tmp_path, monkeypatch, capsys
+):
+  monkeypatch.setattr(runner_module, "INFEASIBLE_AFTER", 2)
+  interrupts = []
+
+  def interrupt(iteration, log):
+    if iteration == 2:
+      os.kill(os.getpid(), signal.SIGINT)
+      interrupts.append(iteration)
+
+  # One environment for all: building it takes longest.
+  runner = _runner(_spec(iterations=4), tmp_path, on_iteration=interrupt)
+  runner.env.constraint_manager.set_limit("joint_torque/lower", 1e-3)
+  handler = signal.getsignal(signal.SIGINT)
+  assert not runner.learn()
+  assert signal.getsignal(signal.SIGINT) is handler
+  assert interrupts == [2] and runner.iteration == 2
+  assert checkpoint_files.resolve(tmp_path).name == "model_2.pt"
+  out = capsys.readouterr().out
+  assert "Stopping after this iteration" in out
+  (warning,) = [w for w in out.splitlines() if "joint_torque/lower was exceeded" in w]
+  assert "at every step of the last 2 iterations (measured mean" in warning
+
+  def twice(iteration, log):
+    os.kill(os.getpid(), signal.SIGINT)
+    os.kill(os.getpid(), signal.SIGINT)
+
+  runner._stop, runner._on_iteration = False, twice
+  with pytest.raises(KeyboardInterrupt):
+    runner.learn()
+  assert signal.getsignal(signal.SIGINT) is handler
+
+  weights = {k: v.clone() for k, v in runner.alg.actor.state_dict().items()}
+  normaliser = runner.alg.actor.obs_normalizer
+  with torch.no_grad():
+    for tensor in (*runner.alg.actor.parameters(), normaliser._mean):
+      tensor.add_(1.0)
+  runner.init_from(checkpoint_files.resolve(tmp_path))
+  saved = torch.load(tmp_path / "checkpoints" / "model_2.pt", weights_only=True)
+  for name, value in runner.alg.actor.state_dict().items():
+    assert torch.equal(value, saved["actor_state_dict"][name])
+    assert value.shape == weights[name].shape
+  saved["actor_state_dict"]["mlp.0.weight"] = torch.zeros(3, 3)
+  torch.save(saved, tmp_path / "other.pt")
+  with pytest.raises(UserError, match="do not fit this task and agent"):
+    runner.init_from(tmp_path / "other.pt")
+  with pytest.raises(UserError, match="does not fit this run"):
+    runner.resume(tmp_path / "other.pt")
+
+
+def test_a_run_leaves_curves_and_the_newest_checkpoints(tmp_path, monkeypatch):
+  from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+  monkeypatch.setattr(runner_module, "KEEP_CHECKPOINTS", 2)
+  spec = _spec(iterations=3, num_envs=2)
+  runner = _runner(spec, tmp_path)
+  runner.cfg.save_interval = 1
+  assert runner.learn()
+  assert [i for i, _ in checkpoint_files.list_checkpoints(tmp_path)] == [2, 3]
+  events = EventAccumulator(str(tmp_path))
+  events.Reload()
+  tags = events.Tags()["scalars"]
+  for tag in ("Constraint/delta", "Constraint/joint_acc/upper/violation", "Loss/value"):
+    assert [e.step for e in events.Scalars(tag)] == [1, 2, 3]
+  assert {"Perf/total_fps", "Policy/learning_rate"} <= set(tags)
+
+
+def test_costs_are_merged_by_quantity():
+  columns = runner_module._cost_columns(("rate/upper", "rate/lower", "tilt"), "terms")
+  assert columns == {"rate": [0, 1], "tilt": [2]}
+  columns = runner_module._cost_columns(("rate/upper", "rate/lower", "tilt"), "rows")
+  assert columns == {"rate/upper": [0], "rate/lower": [1], "tilt": [2]}
