@@ -94,9 +94,12 @@ class Metrics:
     batch, joints, groups = rollouts * envs, layout.num_joints, len(layout.groups)
     quantities = len(QUANTITIES)
     self.age = self._zeros(batch, dtype=torch.long)
-    """Steps that the current episode had before the next sample. # [B]"""
+    """Steps that the episode had before the last sample. # [B]"""
     self.delta = self._zeros(batch, dtype=torch.float32)
     """δ̄ of the last sample. # [B]"""
+    self._next_age = self._zeros(batch, dtype=torch.long)
+    self._signals = self._zeros(batch, 2 * joints, dtype=torch.float32)
+    self._unbroken = self._zeros(batch, dtype=torch.long)
     self._prev_action = self._zeros(batch, joints, dtype=torch.float32)
     self._prev_vel = self._zeros(batch, joints, dtype=torch.float32)
     self._constants(layout)
@@ -120,6 +123,12 @@ class Metrics:
 
   def add(self, sample: Sample) -> None:
     """Take in one control step of every environment."""
+    self.accumulate(sample)
+    self.follow()
+
+  def accumulate(self, sample: Sample) -> None:
+    """The part of `add` that can be recorded as a CUDA graph: fixed buffers only."""
+    self.age.copy_(self._next_age)
     first = (self.age == 0).unsqueeze(1)  # [B, 1]
     prev_action = torch.where(first, sample.action, self._prev_action)
     prev_vel = torch.where(first, sample.joint_vel, self._prev_vel)
@@ -131,10 +140,15 @@ class Metrics:
     self._add_tracking(sample, finite)
     self._falls += self._per_rollout(sample.fell)
     signals = torch.cat((sample.action * self._scale, sample.joint_vel), dim=1)
-    self._spectrum.add(signals.nan_to_num(0.0), (self.age + 1 - self.warmup) * finite)
+    self._signals.copy_(signals.nan_to_num(0.0))
+    self._unbroken.copy_((self.age + 1 - self.warmup) * finite)
     self._prev_action.copy_(sample.action)
     self._prev_vel.copy_(sample.joint_vel)
-    self.age.add_(1).masked_fill_(sample.fell | sample.timed_out, 0)
+    self._next_age.copy_((self.age + 1) * ~(sample.fell | sample.timed_out))
+
+  def follow(self) -> None:
+    """The part of `add` that depends on the host's step count."""
+    self._spectrum.add(self._signals, self._unbroken)
 
   def result(self) -> dict[str, Any]:
     """The `metrics` of a metrics file, as plain data."""

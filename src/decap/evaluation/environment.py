@@ -1,0 +1,254 @@
+"""The environment of an evaluation: a task under a protocol, read before resets."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from decap.constraints.groups import resolve_groups
+from decap.errors import UserError
+from decap.evaluation.layout import QUANTITIES, Layout, Limits
+from decap.evaluation.protocol import SWITCHING_SCHEDULE, Protocol
+from decap.evaluation.trajectory import Sample
+
+if TYPE_CHECKING:
+  from decap.envs.constrained_env import ConstrainedEnv, ConstrainedEnvCfg
+
+EXTREMITIES = {
+  ".*torso_link": {"head": (0.0, 0.0, 0.42)},
+  ".*_ankle_roll_link": {"heel": (-0.05, 0.0, -0.035), "toe": (0.13, 0.0, -0.035)},
+  ".*_wrist_yaw_link": {"hand": (0.1, 0.0, 0.0)},
+}
+"""Points for the playback beyond body origins: body pattern -> name -> offset in m."""
+
+
+def evaluation_cfg(
+  protocol: Protocol, limits: Limits | None = None
+) -> ConstrainedEnvCfg:
+  """The task's training environment with the protocol's commands and disturbances."""
+  from mjlab.managers import MetricsTermCfg
+
+  from decap.tasks import env_cfg, task_names
+
+  if protocol.task not in task_names():
+    raise UserError(
+      f"Unknown task '{protocol.task}' (there are {', '.join(task_names())})."
+    )
+  cfg = env_cfg(protocol.task)
+  cfg.scene.num_envs = protocol.num_envs
+  cfg.seed = protocol.seed
+  cfg.feasibility = None
+  cfg.metrics = {"sample": MetricsTermCfg(func=read_sample)}
+  for name, values in (limits or {}).items():
+    _set_limits(cfg, name, values)
+  _set_disturbances(cfg, protocol)
+  _set_commands(cfg, protocol)
+  _set_terrain(cfg)
+  return cfg
+
+
+def make_layout(env: ConstrainedEnv) -> Layout:
+  """Joints, groups and limits of an environment."""
+  robot = env.scene[env.cfg.constrained_entity]
+  limits = {}
+  for name in QUANTITIES:
+    term = env.cfg.constraints.get(name)
+    if term is None or not isinstance(term.limits, dict):
+      raise UserError(f"The task has no limits of {name} per body group.")
+    limits[name] = dict(term.limits)
+  term, scale = _joint_action(env), torch.zeros(len(robot.joint_names))
+  value = term.scale
+  scale[term.target_ids.cpu()] = (
+    value[0].cpu() if isinstance(value, torch.Tensor) else value
+  )
+  return Layout(
+    joint_names=tuple(robot.joint_names),
+    groups={
+      name: tuple(ids)
+      for name, ids in resolve_groups(env.cfg.groups, robot.joint_names).items()
+    },
+    p_max={name: group.p_max for name, group in env.cfg.groups.items()},
+    limits=limits,
+    action_scale=tuple(scale.tolist()),
+    control_dt=env.step_dt,
+    physics_dt=env.physics_dt,
+  )
+
+
+def read_sample(env: Any) -> torch.Tensor:
+  """Metric term that keeps the state of this step before it is reset.
+
+  mjlab evaluates metrics between physics and resets, so this is where the last state of
+  an episode can still be read. Velocities come from the integrated state, which is
+  never behind by a substep.
+  """
+  robot = env.scene[env.cfg.constrained_entity]
+  data, indexing = robot.data.data, robot.indexing
+  columns = indexing.joint_v_adr
+  action = env.action_manager.action
+  term = _joint_action(env)
+  joints = action.new_zeros(env.num_envs, robot.num_joints)
+  env.evaluation_sample = {
+    "action": joints.index_copy_(1, term.target_ids, action),
+    "joint_pos": robot.data.joint_pos.clone(),
+    "joint_vel": robot.data.joint_vel.clone(),
+    "joint_vel_before": env.sim.qvel_prev[:, columns],
+    "joint_torque": robot.data.qfrc_actuator.clone(),
+    "base_velocity": _base_velocity(data, indexing),
+    "command": command_term(env).command.clone(),
+  }
+  return torch.zeros(env.num_envs, device=env.device)
+
+
+def last_sample(env: Any, terminated: torch.Tensor, time_outs: torch.Tensor) -> Sample:
+  """What `read_sample` kept in the step that has just returned."""
+  return Sample(**env.evaluation_sample, fell=terminated, timed_out=time_outs)
+
+
+def command_term(env: Any) -> Any:
+  """The velocity command that the policy follows."""
+  names = env.command_manager.active_terms
+  for name in names:
+    term = env.command_manager.get_term(name)
+    if term.command.shape[-1] == 3:
+      return term
+  raise UserError(f"The task has no planar velocity command, only {names}.")
+
+
+class Skeleton:
+  """Points of the robot for playback: body origins and extremities."""
+
+  def __init__(
+    self, env: ConstrainedEnv, layout: Layout, env_ids: torch.Tensor
+  ) -> None:
+    self._robot = env.scene[env.cfg.constrained_entity]
+    self._env_ids = env_ids
+    names = list(self._robot.body_names)
+    self._bodies = self._robot.indexing.body_ids
+    model = env.sim.mj_model
+    ids = self._bodies.tolist()
+    parents = [
+      ids.index(p) if (p := model.body_parentid[i]) in ids else -1 for i in ids
+    ]
+    group_of = {
+      layout.joint_names[j]: group for group, js in layout.groups.items() for j in js
+    }
+    groups = [_body_group(model, i, group_of) for i in ids]
+    self._owners: list[int] = []
+    offsets: list[tuple[float, float, float]] = []
+    for pattern, points in EXTREMITIES.items():
+      for body, name in enumerate(list(names)):
+        if body < len(ids) and re.fullmatch(pattern, name):
+          for point, offset in points.items():
+            self._owners.append(body)
+            offsets.append(offset)
+            names.append(f"{name}/{point}")
+            parents.append(body)
+            groups.append(groups[body])
+    self._offsets = torch.tensor(offsets, device=env.device).view(-1, 3)
+    self._owner_ids = torch.tensor(self._owners, dtype=torch.long, device=env.device)
+    self.meta = {"names": names, "parents": parents, "groups": groups}
+
+  def points(self) -> torch.Tensor:
+    """World positions in the chosen environments. # [N, P, 3]"""
+    from mjlab.utils.lab_api.math import quat_apply
+
+    data = self._robot.data.data
+    position = data.xpos[:, self._bodies].index_select(0, self._env_ids)
+    rotation = data.xquat[:, self._bodies].index_select(0, self._env_ids)
+    owners = self._owner_ids
+    offsets = self._offsets.expand(len(position), -1, 3)
+    ends = position[:, owners] + quat_apply(rotation[:, owners], offsets)
+    return torch.cat((position, ends), dim=1)
+
+
+# Parts of the config.
+
+
+def _set_limits(cfg: ConstrainedEnvCfg, name: str, values: Any) -> None:
+  if name not in cfg.constraints:
+    raise UserError(
+      f"The limits name an unknown constraint '{name}' "
+      f"(there are {', '.join(cfg.constraints)})."
+    )
+  if not isinstance(values, dict) or set(values) - set(cfg.groups):
+    raise UserError(
+      f"The limits of '{name}' must be given for the groups {', '.join(cfg.groups)}."
+    )
+  term = cfg.constraints[name]
+  assert isinstance(term.limits, dict)
+  term.limits = {**term.limits, **values}
+
+
+def _set_disturbances(cfg: ConstrainedEnvCfg, protocol: Protocol) -> None:
+  cfg.observations["actor"].enable_corruption = protocol.disturbed
+  interval = (protocol.push_interval_s, protocol.push_interval_s)
+  for name, event in list(cfg.events.items()):
+    if event.mode == "interval":
+      if protocol.disturbed:
+        event.interval_range_s = interval
+      else:
+        del cfg.events[name]
+
+
+def _set_commands(cfg: ConstrainedEnvCfg, protocol: Protocol) -> None:
+  if protocol.commands == "random":
+    return
+  vx, vy, yaw = protocol.command or SWITCHING_SCHEDULE[0]
+  for command in cfg.commands.values():
+    if not hasattr(command, "ranges"):
+      continue
+    command.ranges.lin_vel_x = (vx, vx)  # ty: ignore
+    command.ranges.lin_vel_y = (vy, vy)  # ty: ignore
+    command.ranges.ang_vel_z = (yaw, yaw)  # ty: ignore
+    command.resampling_time_range = (1e9, 1e9)
+    for name in ("standing", "heading", "world", "forward"):
+      setattr(command, f"rel_{name}_envs", 0.0)
+
+
+def _set_terrain(cfg: ConstrainedEnvCfg) -> None:
+  """Every level of difficulty alike, instead of the one that training has reached."""
+  if not cfg.curriculum:
+    return
+  from mjlab.envs import mdp
+  from mjlab.managers import EventTermCfg
+
+  cfg.curriculum = {}
+  # Before the base is placed: it starts from the patch's origin.
+  patch = EventTermCfg(func=mdp.randomize_terrain, mode="reset")
+  cfg.events = {"patch": patch, **cfg.events}
+
+
+# Parts of the sample.
+
+
+def _joint_action(env: Any) -> Any:
+  names = env.action_manager.active_terms
+  if len(names) != 1:
+    raise UserError(f"The task must have one joint-position action, not {names}.")
+  return env.action_manager.get_term(names[0])
+
+
+def _base_velocity(data: Any, indexing: Any) -> torch.Tensor:
+  """vx, vy in the yaw frame (m/s) and the rate about the body's z (rad/s). # [B, 3]"""
+  w, x, y, z = data.qpos[:, indexing.free_joint_q_adr[3:7]].unbind(-1)
+  velocity = data.qvel[:, indexing.free_joint_v_adr]
+  cos, sin = 1.0 - 2.0 * (y * y + z * z), 2.0 * (x * y + w * z)
+  size = torch.sqrt(cos * cos + sin * sin)
+  cos, sin = cos / size, sin / size
+  along = cos * velocity[:, 0] + sin * velocity[:, 1]
+  across = cos * velocity[:, 1] - sin * velocity[:, 0]
+  return torch.stack((along, across, velocity[:, 5]), dim=-1)
+
+
+def _body_group(model: Any, body: int, group_of: dict[str, str]) -> str:
+  """Group of the joint that moves a body; empty for the base."""
+  for joint in range(
+    model.body_jntadr[body], model.body_jntadr[body] + model.body_jntnum[body]
+  ):
+    name = model.joint(joint).name.split("/")[-1]
+    if name in group_of:
+      return group_of[name]
+  return ""

@@ -1,0 +1,254 @@
+"""Runs a policy under a protocol and measures it.
+
+One batch holds all rollouts. Policy, environment and metrics of a step run eagerly on
+a CPU and as one CUDA graph on a GPU; the host reads nothing until the end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from decap.errors import UserError
+from decap.evaluation.environment import (
+  Skeleton,
+  command_term,
+  evaluation_cfg,
+  last_sample,
+  make_layout,
+)
+from decap.evaluation.layout import Limits
+from decap.evaluation.metrics import Metrics
+from decap.evaluation.policies import Policy, load_policy
+from decap.evaluation.protocol import SWITCHING_S, SWITCHING_SCHEDULE, Protocol
+from decap.evaluation.results import Result, versions
+from decap.evaluation.trajectory import Recorder, Sample, Trajectory
+
+if TYPE_CHECKING:
+  from decap.envs.constrained_env import ConstrainedEnv
+
+EAGER_STEPS = 3
+"""Steps before a CUDA graph is recorded: they allocate what it reuses."""
+
+SYNC_STEPS = 50
+"""Steps after which the host waits, so that the progress bar tells the truth."""
+
+
+@dataclass
+class Evaluation:
+  """A result, a trajectory if one was asked for, and how long it took."""
+
+  result: Result
+  trajectory: Trajectory | None
+  seconds: float
+  """Of the rollout, without start-up."""
+
+  @property
+  def env_steps_per_s(self) -> float:
+    protocol = self.result.protocol
+    return protocol["rollouts"] * protocol["envs"] * protocol["steps"] / self.seconds
+
+
+def evaluate(
+  source: str | Policy,
+  protocol: Protocol | None = None,
+  *,
+  device: str = "cpu",
+  backend: str = "auto",
+  trajectory: int = 0,
+  limits: Limits | None = None,
+  on_step: Callable[[int], None] | None = None,
+) -> Evaluation:
+  """Evaluate a run folder, checkpoint, bundle folder or `stand`.
+
+  Args:
+    source: What to evaluate, or a policy that was loaded from it.
+    protocol: How; the protocol of the simulation tables by default.
+    device: Where policy and physics run.
+    backend: Physics: "warp", "native", or "auto" for the device's.
+    trajectory: Environments per rollout to record; 0 records none.
+    limits: Limits to count violations against, instead of the task's.
+    on_step: Called with the number of finished steps, now and then.
+  """
+  protocol = protocol or Protocol()
+  if not 0 <= trajectory <= protocol.envs:
+    raise UserError(
+      f"trajectory must be between 0 and {protocol.envs} environments per rollout, "
+      f"not {trajectory}."
+    )
+  policy = load_policy(source, device) if isinstance(source, str) else source
+  cfg = evaluation_cfg(protocol, limits)
+  env = make_env(cfg, device, backend)
+  try:
+    policy.check(describe_env(env, protocol.task))
+    rollout = Rollout(env, policy, protocol, trajectory)
+    seconds = rollout.run(on_step)
+    return rollout.evaluation(seconds)
+  finally:
+    env.close()
+
+
+def make_env(cfg: Any, device: str, backend: str = "auto") -> ConstrainedEnv:
+  """Build the environment without mjlab's tables on the terminal."""
+  import io
+
+  from decap.envs.constrained_env import ConstrainedEnv
+
+  if device == "cpu":
+    # The engine has its own threads; a fixed number keeps sums identical everywhere.
+    torch.set_num_threads(1)
+  cfg.backend = backend
+  with contextlib.redirect_stdout(io.StringIO()):
+    return ConstrainedEnv(cfg, device)
+
+
+def describe_env(env: ConstrainedEnv, task: str) -> dict[str, Any]:
+  """Robot, actions and observations of an environment, as bundles describe them."""
+  from decap.deploy.export import describe
+  from decap.rl.config import AgentCfg
+  from decap.runs import RunSpec
+
+  return describe(env, RunSpec(task=task, method="decap"), AgentCfg())
+
+
+class Rollout:
+  """One batch of a protocol: environment, policy, metrics and recorder."""
+
+  def __init__(
+    self, env: ConstrainedEnv, policy: Policy, protocol: Protocol, record: int = 0
+  ) -> None:
+    self.env = env
+    self.policy = policy
+    self.protocol = protocol
+    self.device = str(env.device)
+    self.layout = make_layout(env)
+    self.metrics = Metrics(
+      self.layout, protocol.rollouts, protocol.envs, protocol.warmup, self.device
+    )
+    self._record(record)
+    self._command = command_term(env)
+    self._schedule = torch.tensor(SWITCHING_SCHEDULE, device=self.device)  # [S, 3]
+    size = env.action_manager.total_action_dim
+    self._zero = torch.zeros(protocol.num_envs, size, device=self.device)
+    self._sample: Sample | None = None
+
+  def run(self, on_step: Callable[[int], None] | None = None) -> float:
+    """Run all steps; returns the seconds that they took."""
+    with self._stream() as stream, torch.no_grad():
+      obs, _ = self.env.reset(seed=self.protocol.seed)
+      self.obs = {name: value.clone() for name, value in obs.items()}
+      self._synchronize()
+      start = time.perf_counter()
+      step: Callable[[], None] = self.step
+      for t in range(self.protocol.steps):
+        if stream is not None and t == EAGER_STEPS:
+          from decap.rl.capture import Captured
+
+          step = Captured(self.step, stream)
+        self._set_command(t)
+        step()
+        self._follow()
+        if (t + 1) % SYNC_STEPS == 0 or t + 1 == self.protocol.steps:
+          self._synchronize()
+          if on_step:
+            on_step(t + 1)
+      return time.perf_counter() - start
+
+  def step(self) -> None:
+    """Policy, environment and metrics of one control step, on fixed buffers."""
+    action = self.policy.act(self.obs) if self.policy.act else self._zero
+    obs, _, terminated, time_outs, _ = self.env.step(action)
+    self._sample = last_sample(self.env, terminated, time_outs)
+    self.metrics.accumulate(self._sample)
+    for name, value in obs.items():
+      self.obs[name].copy_(value)
+
+  def evaluation(self, seconds: float) -> Evaluation:
+    """The result of a finished run."""
+    protocol = self.protocol.to_dict()
+    backend = "warp" if type(self.env.sim).__name__.startswith("Warp") else "native"
+    result = Result(
+      policy=self.policy.info,
+      protocol=protocol,
+      layout=self.layout,
+      metrics=self.metrics.result(),
+      engine={"backend": backend, "device": self.device.split(":")[0]},
+      versions=versions(),
+    )
+    trajectory = None
+    if self._recorder is not None and self._skeleton is not None:
+      ids = self._recorder.env_ids.tolist()
+      trajectory = Trajectory(
+        self.layout,
+        self._recorder.arrays(),
+        protocol,
+        tuple(i // self.protocol.envs for i in ids),
+        self._skeleton.meta,
+        self.policy.info,
+      )
+    return Evaluation(result, trajectory, seconds)
+
+  # Private methods.
+
+  def _record(self, count: int) -> None:
+    """Record the first environments of each rollout."""
+    self._recorder: Recorder | None = None
+    self._skeleton: Skeleton | None = None
+    if count:
+      envs, rollouts = self.protocol.envs, self.protocol.rollouts
+      ids = [r * envs + i for r in range(rollouts) for i in range(count)]
+      self._recorder = Recorder(ids, self.protocol.steps, self.device)
+      self._skeleton = Skeleton(self.env, self.layout, self._recorder.env_ids)
+
+  def _follow(self) -> None:
+    """What depends on the host's step count and cannot be in the graph."""
+    self.metrics.follow()
+    if self._recorder is not None and self._skeleton is not None:
+      assert self._sample is not None
+      self._recorder.add(
+        self._sample,
+        age=self.metrics.age,
+        delta=self.metrics.delta,
+        points=self._skeleton.points(),
+      )
+
+  def _set_command(self, t: int) -> None:
+    if self.protocol.commands == "switching":
+      turn = int(t * self.layout.control_dt / SWITCHING_S + 1e-9)
+      row = self._schedule[turn % len(self._schedule)]
+      self._command.vel_command_b.copy_(row.expand_as(self._command.vel_command_b))
+
+  @contextlib.contextmanager
+  def _stream(self) -> Iterator[torch.cuda.Stream | None]:
+    """The stream to record on; None where the steps run eagerly."""
+    if not self.device.startswith("cuda"):
+      yield None
+      return
+    from decap.rl import capture
+
+    reason = capture.why_not(self.device, self.env.waiting_terms)
+    if reason is not None:
+      print(f"Evaluating without CUDA graphs: {reason}.")
+      yield None
+      return
+    stream = torch.cuda.Stream(self.device)
+    self.env.sim.use_cuda_graph = False
+    self.env.sim.use_stream(stream)
+    torch.cuda.synchronize()
+    with capture.on_stream(stream):
+      yield stream
+
+  def _synchronize(self) -> None:
+    if self.device.startswith("cuda"):
+      torch.cuda.synchronize()
+
+
+def with_task(protocol: Protocol, policy: Policy) -> Protocol:
+  """The protocol on the task that a policy was trained for."""
+  return dataclasses.replace(protocol, task=policy.info.get("task") or protocol.task)
