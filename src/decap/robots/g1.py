@@ -8,6 +8,7 @@ inertias of the links that differ on the real one.
 from __future__ import annotations
 
 import re
+from copy import deepcopy
 from dataclasses import dataclass
 
 import mujoco
@@ -86,16 +87,16 @@ def g1(dof: int) -> G1:
     raise ValueError(f"the G1 has 29 or 23 degrees of freedom, not {dof}")
   joint_names, spec_fn = specs[dof]
   actuators = tuple(
-    a
+    deepcopy(a)
     for a in G1_ARTICULATION.actuators
     if isinstance(a, BuiltinPositionActuatorCfg)
     and any(_matches(p, joint_names) for p in a.target_names_expr)
   )
   entity = EntityCfg(
-    init_state=HOME_KEYFRAME,
+    init_state=deepcopy(HOME_KEYFRAME),
     # Self-collisions included: they are most of the undesired contacts, and all
     # capsules together cost 7 % of a physics step over feet alone.
-    collisions=(FULL_COLLISION,),
+    collisions=(deepcopy(FULL_COLLISION),),
     spec_fn=spec_fn,
     articulation=EntityArticulationInfoCfg(
       actuators=actuators,

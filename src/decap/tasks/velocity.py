@@ -8,6 +8,9 @@ want smoothness rewards add them.
 from __future__ import annotations
 
 import math
+from copy import deepcopy
+from dataclasses import replace
+from typing import Any
 
 from mjlab.envs import mdp as mjlab_mdp
 from mjlab.envs.mdp import dr
@@ -69,7 +72,7 @@ def velocity_env_cfg(
     terminations=_terminations(),
     events=_events(),
     constraints=limits(),
-    groups=GROUPS,
+    groups=deepcopy(GROUPS),
     sim=_simulation(terrain),
     viewer=ViewerConfig(
       origin_type=ViewerConfig.OriginType.ASSET_BODY,
@@ -163,7 +166,10 @@ def _observations() -> dict[str, ObservationGroupCfg]:
     "joint_vel": ObservationTermCfg(func=mjlab_mdp.joint_vel_rel, noise=noise(1.5)),
     "actions": ObservationTermCfg(func=mjlab_mdp.last_action),
   }
-  critic = {"base_lin_vel": ObservationTermCfg(func=mjlab_mdp.base_lin_vel), **actor}
+  critic = {
+    "base_lin_vel": ObservationTermCfg(func=mjlab_mdp.base_lin_vel),
+    **{name: replace(term, noise=None) for name, term in actor.items()},
+  }
   return {
     "actor": ObservationGroupCfg(terms=actor, enable_corruption=True),
     "critic": ObservationGroupCfg(terms=critic, enable_corruption=False),
@@ -174,12 +180,16 @@ def _rewards() -> dict[str, RewardTermCfg]:
   def joints(*patterns: str) -> dict[str, SceneEntityCfg]:
     return {"asset_cfg": SceneEntityCfg("robot", joint_names=patterns)}
 
-  feet = SceneEntityCfg("robot", body_names=_FEET, preserve_order=True)
-  track = {"command_name": "twist", "variance": 0.25}
+  def feet() -> SceneEntityCfg:
+    return SceneEntityCfg("robot", body_names=_FEET, preserve_order=True)
+
+  def track() -> dict[str, Any]:
+    return {"command_name": "twist", "variance": 0.25}
+
   return {
     # The paper's table.
-    "track_xy": RewardTermCfg(func=mdp.track_velocity_xy, weight=1.5, params=track),
-    "track_yaw": RewardTermCfg(func=mdp.track_velocity_yaw, weight=1.0, params=track),
+    "track_xy": RewardTermCfg(func=mdp.track_velocity_xy, weight=1.5, params=track()),
+    "track_yaw": RewardTermCfg(func=mdp.track_velocity_yaw, weight=1.0, params=track()),
     "vertical_velocity": RewardTermCfg(func=mdp.vertical_velocity, weight=-2.0),
     "roll_pitch_rate": RewardTermCfg(func=mdp.roll_pitch_rate, weight=-0.05),
     "base_height": RewardTermCfg(
@@ -196,7 +206,7 @@ def _rewards() -> dict[str, RewardTermCfg]:
     "foot_slide": RewardTermCfg(
       func=mdp.foot_slide,
       weight=-0.2,
-      params={"sensor_name": "feet_contact", "asset_cfg": feet},
+      params={"sensor_name": "feet_contact", "asset_cfg": feet()},
     ),
     "foot_clearance": RewardTermCfg(
       func=mdp.foot_clearance,
@@ -205,7 +215,7 @@ def _rewards() -> dict[str, RewardTermCfg]:
         "target_m": 0.1,
         "variance": 0.05,
         "speed_gain": 2.0,
-        "asset_cfg": feet,
+        "asset_cfg": feet(),
       },
     ),
     # From the environment that the paper's tables match.
