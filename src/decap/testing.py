@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -31,13 +33,26 @@ class _Waits(TorchDispatchMode):
   ) -> Any:
     del types
     name = str(func)
-    if name in _WAITING:
-      self.found.append(_WAITING[name])
+    if name == "aten.lift_fresh.default" and args[0].dim() == 0:
+      pass  # x[:] = c does that on a CPU, and fills on a GPU.
+    elif name in _WAITING:
+      self.found.append(f"{_WAITING[name]} in {_caller()}")
     elif name in _INDEXED and any(
       i is not None and i.dtype in (torch.bool, torch.uint8) for i in args[1]
     ):
-      self.found.append("boolean indexing")
+      self.found.append(f"boolean indexing in {_caller()}")
     return func(*args, **(kwargs or {}))
+
+
+def _caller() -> str:
+  """The innermost frame outside torch and this file."""
+  frame = sys._getframe(1)
+  while frame.f_back is not None:
+    file = frame.f_code.co_filename
+    if file != __file__ and "/torch/" not in file:
+      break
+    frame = frame.f_back
+  return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
 
 
 def waits(call: Callable[[], Any]) -> list[str]:

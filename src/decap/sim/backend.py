@@ -29,11 +29,14 @@ def resolve_backend(
   device: str, backend: Backend = "auto"
 ) -> Literal["warp", "native"]:
   """The backend for a device: C MuJoCo on a CPU, Warp on a GPU, unless asked."""
-  kind = torch.device(device).type
-  if kind not in ("cpu", "cuda"):
-    raise UserError(f"device {device!r} is not supported: use cpu or cuda")
-  if kind == "cuda" and not torch.cuda.is_available():
-    raise UserError(f"device {device!r} was asked for, but no NVIDIA GPU is available")
+  kind, _, index = device.partition(":")
+  if kind not in ("cpu", "cuda") or not (index or "0").isdigit():
+    raise UserError(f"device {device!r} is not supported: use cpu, cuda or cuda:N")
+  if kind == "cuda" and int(index or 0) >= torch.cuda.device_count():
+    raise UserError(
+      f"device {device!r} was asked for, but {torch.cuda.device_count() or 'no'} "
+      "NVIDIA GPU is available"
+    )
   if backend == "auto":
     return "warp" if kind == "cuda" else "native"
   if backend not in ("warp", "native"):

@@ -51,6 +51,9 @@ _USUAL_FIELDS = (
   "subtree_com",
   "site_xpos",
   "sensordata",
+  # Resets write the whole state through its fields.
+  "qacc_warmstart",
+  "eq_active",
 )
 _STATE_FIELDS = (
   "time",
@@ -181,10 +184,10 @@ class NativeSimulation(Simulation):
     stay as they are until the next forward pass.
     """
     chosen = mask.numpy()
-    # As an element equal to its last value is no write, rows and fields must agree.
-    np.copyto(self._rows, self._reset_row, where=chosen[:, None])
     qpos0 = self._wp_model.qpos0.numpy()  # [1 or B, nq]
-    np.copyto(self._rows[:, 1 : 1 + self._mj_model.nq], qpos0, where=chosen[:, None])
+    # Through the fields alone. mjbatch takes up an element that differs from what it
+    # showed last: written to the rows as well, a reset would outlive a later write of
+    # that same last value.
     for name, field in self._fields.items():
       where = chosen.reshape(-1, *[1] * (field.ndim - 1))
       if name == "qpos":
@@ -244,6 +247,7 @@ class NativeSimulation(Simulation):
     self._rows = self._batch.bind("state")  # [B, nstate] float64
     self._quieten_bad_states()
     self._reset_row, self._reset_values = _initial_state(self._mj_model)
+    self._rows[:] = self._reset_row
     self._data_bridge = NativeData(self._wp_data, self._bind)
     for name in _USUAL_FIELDS:
       self._bind(name)
@@ -269,9 +273,9 @@ class NativeSimulation(Simulation):
       self.load_state_dict(state)
 
   def _refuse_frozen(self, fields: tuple[str, ...]) -> None:
-    """Free bodies whose inertia matrix the compiler took for diagonal stay so."""
+    """Inertia matrices that the compiler took for diagonal must stay diagonal."""
     model = self._mj_model
-    simple = (model.body_simple > 0) & (model.body_dofnum > 0)
+    simple = (model.body_simple > 0) & (model.body_dofnum > 1)
     if simple.any() and _INERTIA_FRAMES & set(fields):
       name = model.body(int(simple.argmax())).name
       raise UserError(

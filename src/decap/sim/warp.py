@@ -45,7 +45,7 @@ def _zero_columns(
   chosen: wp.array(dtype=bool),  # type: ignore[valid-type]
   values: wp.array2d(dtype=float),  # type: ignore[valid-type]
 ):
-  world, column = wp.tid()
+  world, column = wp.tid()  # type: ignore[misc, not-iterable]
   if chosen[column]:
     values[world, column] = 0.0
 
@@ -173,7 +173,11 @@ class WarpSimulation(Simulation):
   def state_dict(self) -> dict[str, Any]:
     """The state; expanded fields of ``model`` are to be saved beside it."""
     return {
-      "fields": {n: getattr(self.data, n).cpu().clone() for n in _STATE_FIELDS},
+      "fields": {
+        name: getattr(self.data, name).cpu().clone()
+        for name in _STATE_FIELDS
+        if getattr(self.wp_data, name).size
+      },
       "qvel_prev": self.qvel_prev.cpu().clone(),
     }
 

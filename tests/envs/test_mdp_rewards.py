@@ -1,0 +1,281 @@
+"""Reward, termination and constraint terms against values computed by hand."""
+
+import math
+
+import mujoco
+import numpy as np
+import pytest
+import torch
+from mjlab.managers.scene_entity_config import SceneEntityCfg
+
+from decap.constraints import quantities
+from decap.envs import mdp
+from decap.envs.constrained_env import ConstrainedEnv
+from decap.envs.constraint_manager import ConstraintTermCfg
+from decap.tasks import env_cfg
+
+FEET = ("left_ankle_roll_link", "right_ankle_roll_link")
+
+
+@pytest.fixture(scope="module")
+def shared_env() -> ConstrainedEnv:
+  cfg = env_cfg("g1-flat")
+  cfg.scene.num_envs = 2
+  cfg.seed = 0
+  return ConstrainedEnv(cfg, "cpu")
+
+
+@pytest.fixture
+def env(shared_env) -> ConstrainedEnv:
+  shared_env.reset(seed=0)
+  place(shared_env)
+  return shared_env
+
+
+def place(env, z=0.78, rpy=(0.0, 0.0, 0.0), linear=(0.0, 0.0, 0.0), angular=(0, 0, 0)):
+  """Home pose at the world's origin, with a root velocity (angular: body frame)."""
+  data, robot = env.sim.data, env.scene["robot"]
+  quat = np.zeros(4)
+  mujoco.mju_euler2Quat(quat, np.array(rpy[::-1], dtype=float), "zyx")
+  data.qpos[:] = 0.0
+  data.qpos[:, 2] = z
+  data.qpos[:, 3:7] = torch.as_tensor(quat, dtype=torch.float32)
+  data.qpos[:, robot.indexing.joint_q_adr] = robot.data.default_joint_pos
+  data.qvel[:] = 0.0
+  data.qvel[:, :3] = torch.tensor(linear)
+  data.qvel[:, 3:6] = torch.tensor(angular, dtype=torch.float32)
+  refresh(env)
+
+
+def refresh(env):
+  env.sim.forward()
+  for sensor in env.scene.sensors.values():
+    sensor._invalidate_cache()
+
+
+def command(env, x=0.0, y=0.0, yaw=0.0):
+  env.command_manager.get_command("twist")[:] = torch.tensor((x, y, yaw))
+
+
+def feet(env) -> SceneEntityCfg:
+  cfg = SceneEntityCfg("robot", body_names=FEET, preserve_order=True)
+  cfg.resolve(env.scene)
+  return cfg
+
+
+def joints(env, *patterns) -> SceneEntityCfg:
+  cfg = SceneEntityCfg("robot", joint_names=patterns)
+  cfg.resolve(env.scene)
+  return cfg
+
+
+def values(result: torch.Tensor) -> float:
+  assert result.shape == (2,)
+  assert result[0] == result[1]
+  return result[0].item()
+
+
+##
+# Tracking and base.
+##
+
+
+def test_track_xy_is_in_the_yaw_frame(env):
+  # Facing +y and pitched: 0.5 m/s along world y is 0.5 m/s ahead.
+  place(env, rpy=(0.0, 0.3, math.pi / 2), linear=(0.0, 0.5, 0.0))
+  command(env, x=1.0)
+  # Error 0.5 m/s: exp(-0.25 / 0.25).
+  result = mdp.track_velocity_xy(env, "twist", 0.25)
+  assert values(result) == pytest.approx(math.exp(-1.0), rel=1e-4)
+  command(env, x=0.5, y=0.1)  # Error 0.1 m/s.
+  result = mdp.track_velocity_xy(env, "twist", 0.25)
+  assert values(result) == pytest.approx(math.exp(-0.04), rel=1e-4)
+
+
+def test_track_yaw(env):
+  place(env, angular=(0.4, 0.0, -0.1))
+  command(env, yaw=0.2)
+  # Error 0.3 rad/s; the roll rate does not matter.
+  result = mdp.track_velocity_yaw(env, "twist", 0.25)
+  assert values(result) == pytest.approx(math.exp(-0.09 / 0.25), rel=1e-4)
+
+
+def test_vertical_velocity_and_rates(env):
+  place(env, linear=(1.0, 0.0, 0.3), angular=(0.4, -0.2, 5.0))
+  assert values(mdp.vertical_velocity(env)) == pytest.approx(0.09, rel=1e-4)
+  assert values(mdp.roll_pitch_rate(env)) == pytest.approx(0.16 + 0.04, rel=1e-4)
+
+
+def test_base_height_and_fall(env):
+  place(env, z=0.68)
+  assert values(mdp.base_height(env, 0.78)) == pytest.approx(0.01, rel=1e-4)
+  assert not mdp.base_below(env, 0.2).any()
+  place(env, z=0.19)
+  assert mdp.base_below(env, 0.2).all()
+
+
+def test_tilt_terminates_beyond_its_angle(env):
+  for angle, falls in ((0.79, False), (0.81, True)):
+    place(env, rpy=(0.0, angle, 1.0))
+    assert env.termination_manager.compute()[0].item() is falls
+    assert values(mdp.tilt(env)) == pytest.approx(angle, abs=1e-4)
+
+
+def test_joint_deviation(env):
+  robot = env.scene["robot"]
+  position = robot.data.default_joint_pos.clone()
+  position[:, robot.joint_names.index("waist_yaw_joint")] += 0.1
+  position[:, robot.joint_names.index("waist_roll_joint")] -= 0.25
+  position[:, robot.joint_names.index("left_knee_joint")] += 1.0  # Not chosen.
+  env.sim.data.qpos[:, robot.indexing.joint_q_adr] = position
+  result = mdp.joint_deviation(env, joints(env, "waist_.*"))
+  assert values(result) == pytest.approx(0.35, rel=1e-5)
+
+
+##
+# Feet.
+##
+
+
+def ankle_height(env) -> float:
+  return env.scene["robot"].data.body_link_pos_w[0, feet(env).body_ids[0], 2].item()
+
+
+def test_foot_clearance(env):
+  rise = 0.25 - ankle_height(env)
+  place(env, z=0.78 + rise, linear=(0.3, 0.4, 0.0))
+  # Both ankles at 0.25 m with 0.5 m/s: 2 · 0.15² · tanh(1) / 0.05.
+  expected = math.exp(-2 * 0.0225 * math.tanh(1.0) / 0.05)
+  result = mdp.foot_clearance(env, 0.1, 0.05, 2.0, feet(env))
+  assert values(result) == pytest.approx(expected, rel=1e-3)
+  place(env, z=0.78 + rise)  # At rest the height does not matter.
+  result = mdp.foot_clearance(env, 0.1, 0.05, 2.0, feet(env))
+  assert values(result) == pytest.approx(1.0)
+
+
+def test_foot_slide_counts_feet_on_the_ground(env):
+  place(env, z=0.78, linear=(0.3, 0.4, 0.0))  # 4 mm into the ground.
+  assert env.scene["feet_contact"].data.found.gt(0).all()
+  result = mdp.foot_slide(env, "feet_contact", feet(env))
+  assert values(result) == pytest.approx(2 * 0.5, rel=1e-3)
+  place(env, z=1.0, linear=(0.3, 0.4, 0.0))
+  assert values(mdp.foot_slide(env, "feet_contact", feet(env))) == 0.0
+
+
+@pytest.mark.parametrize(
+  ("step", "on_ground", "in_air"),
+  [
+    (0, 2, 0),  # Phases 0 and 0.5: both in stance.
+    (24, 1, 1),  # 0.48 s, phases 0.6 and 0.1: left swings.
+    (8, 1, 1),  # 0.16 s, phases 0.2 and 0.7: right swings.
+    (40, 2, 0),  # 0.8 s: the period is over.
+  ],
+)
+def test_gait(env, step, on_ground, in_air):
+  params = ("feet_contact", "twist", 0.8, (0.0, 0.5), 0.55, 0.1)
+  env.episode_length_buf[:] = step
+  command(env, x=0.5)
+  for z, expected in ((0.78, on_ground), (1.0, in_air)):
+    place(env, z=z)
+    assert values(mdp.gait(env, *params)) == expected
+  command(env, x=0.05, yaw=0.05)  # Norm 0.07: commanded to stand.
+  assert values(mdp.gait(env, *params)) == 0
+
+
+##
+# Contacts.
+##
+
+
+def touched_bodies(env) -> int:
+  """C MuJoCo's contacts: bodies other than feet with more than 1 N."""
+  model = env.sim.mj_model
+  data = mujoco.MjData(model)
+  data.qpos[:] = env.sim.data.qpos[0].numpy()
+  mujoco.mj_forward(model, data)
+  net = np.zeros((model.nbody, 3))
+  for i, contact in enumerate(data.contact):
+    wrench = np.zeros(6)
+    mujoco.mj_contactForce(model, data, i, wrench)
+    force = contact.frame.reshape(3, 3).T @ wrench[:3]
+    for geom, sign in ((contact.geom[0], -1), (contact.geom[1], 1)):
+      net[model.geom_bodyid[geom]] += sign * force
+  robot = [b for b in range(model.nbody) if model.body(b).name.startswith("robot/")]
+  others = [b for b in robot if "ankle" not in model.body(b).name]
+  return int((np.linalg.norm(net[others], axis=1) > 1.0).sum())
+
+
+def test_undesired_contacts(env):
+  assert values(mdp.undesired_contacts(env, "body_contact", 1.0)) == 0
+  place(env, z=0.06, rpy=(0.0, math.pi / 2, 0.0))  # Lying face down.
+  expected = touched_bodies(env)
+  assert expected >= 3
+  assert values(mdp.undesired_contacts(env, "body_contact", 1.0)) == expected
+
+
+def test_contact_force_is_the_larger_foot(env):
+  for _ in range(25):  # Let the robot stand.
+    env.step(torch.zeros(2, 29))
+  force = env.scene["feet_contact"].data.force.norm(dim=-1)
+  result = mdp.contact_force(env, "feet_contact")
+  assert torch.equal(result, force.max(dim=1).values)
+  assert 100.0 < result[0] < 400.0  # 33 kg weigh 327 N.
+
+
+##
+# Constrained quantities.
+##
+
+
+def test_action_rate(env):
+  env.reset(seed=0)
+  robot = env.scene["robot"]
+  first = torch.full((2, 29), 0.3)
+  rates = env.step(first)[-1]["constraints"]["quantities"]["action_rate"]
+  assert (rates == 0).all()  # No previous action on an episode's first step.
+  second = first.clone()
+  elbow = robot.joint_names.index("left_elbow_joint")
+  knee = robot.joint_names.index("right_knee_joint")
+  second[:, elbow] += 0.1
+  second[:, knee] -= 0.2
+  rates = env.step(second)[-1]["constraints"]["quantities"]["action_rate"]
+  # Action scales 0.4386 and 0.3507 rad, control step 0.02 s.
+  assert rates[0, elbow].item() == pytest.approx(0.1 * 0.4386 / 0.02, rel=1e-3)
+  assert rates[0, knee].item() == pytest.approx(0.2 * 0.3507 / 0.02, rel=1e-3)
+  assert rates[0].count_nonzero() == 2
+
+
+def test_joint_acceleration_of_a_substep(env):
+  result = env.step(torch.randn(2, 29))[-1]["constraints"]["quantities"]
+  change = env.sim.data.qvel[:, 6:] - env.sim.qvel_prev[:, 6:]
+  assert torch.allclose(result["joint_acc"], change.abs() / 0.005)
+  assert result["joint_acc"].max() > 1.0
+
+
+def test_joint_acceleration_of_a_control_step(env):
+  term = mdp.joint_acc_control(
+    ConstraintTermCfg(func=mdp.joint_acc_control, limits={}), env
+  )
+  adr = env.scene["robot"].indexing.joint_v_adr
+  env.sim.data.qvel[:, adr] = torch.full((2, 29), 0.5)
+  env.episode_length_buf[:] = 1
+  assert (term(env) == 0).all()
+  env.sim.data.qvel[:, adr] = torch.full((2, 29), 0.2)
+  env.episode_length_buf[:] = 2
+  assert torch.allclose(term(env), torch.tensor(0.3 / 0.02))
+  env.episode_length_buf[:] = torch.tensor([1, 3])  # The first one was reset.
+  env.sim.data.qvel[:, adr] = torch.full((2, 29), 0.4)
+  result = term(env)
+  assert (result[0] == 0).all()
+  assert torch.allclose(result[1], torch.tensor(0.2 / 0.02))
+
+
+def test_torque_and_velocity(env):
+  action = torch.zeros(2, 29)
+  robot = env.scene["robot"]
+  elbow = robot.joint_names.index("left_elbow_joint")
+  action[:, elbow] = -20.0  # 8.8 rad away: the motor gives its 25 Nm.
+  result = env.step(action)[-1]["constraints"]["quantities"]
+  assert result["joint_torque"][0, elbow].item() == pytest.approx(25.0, rel=1e-3)
+  expected = quantities.joint_velocity(env.sim.data.qvel[:, 6:])
+  assert torch.equal(result["joint_vel"], expected)
