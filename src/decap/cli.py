@@ -19,6 +19,7 @@ COMMANDS = {
   "train": ("decap.commands.train", "train a policy, or continue a run"),
   "play": ("decap.commands.play", "watch a policy in the browser, or record a video"),
   "export": ("decap.commands.export", "write a run's policy as a bundle for a robot"),
+  "sweep": ("decap.commands.sweep", "train, evaluate and compare a list of runs"),
   "list": ("decap.commands.list_", "list tasks, methods and physics backends"),
   "demo": ("decap.commands.demo", "train for a minute on the CPU and show the effect"),
 }

@@ -1,0 +1,138 @@
+"""``decap sweep``: train, evaluate and compare a list of runs from one file."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import dataclasses
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from decap.commands import checks
+from decap.errors import UserError
+from decap.sweep import display
+from decap.sweep import plan as plans
+from decap.sweep.job import Job
+from decap.sweep.mps import shared_gpu
+from decap.sweep.plan import Plan
+from decap.sweep.scheduler import Scheduler, locked
+
+FAILED, UNFINISHED = 1, 3
+"""Exit codes: some run failed; time was up, or Ctrl-C, with runs left to do."""
+
+GPU_JOBS = 2
+"""Runs at a time on a GPU unless the file says otherwise."""
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+  """The file says what; options say how, and win over the file."""
+  add = parser.add_argument
+  add("file", metavar="FILE", help="YAML file with the runs; see docs/sweep.md")
+  add("--jobs", type=int, metavar="N", help="runs at a time")
+  add("--device", help="auto, cpu, cuda or cuda:N")
+  add(
+    "--output", metavar="DIR", help="the sweep's folder (default: runs/<FILE's name>)"
+  )
+  add("--time-limit", metavar="TIME", help="save and end after e.g. 90s, 40m or 2h")
+  add("--run-time-limit", metavar="TIME", help="the same for every single run")
+  add("--no-evaluate", action="store_true", help="train only")
+  add("--dry-run", action="store_true", help="check all configs, print plan and time")
+  parser.epilog = (
+    "Start it again to go on: finished runs are skipped, interrupted ones continue. "
+    f"Exit code {FAILED}: a run failed; {UNFINISHED}: it ended with runs left to do."
+  )
+
+
+def run(options: argparse.Namespace) -> int:
+  """Check the plan, work through it, then compare what was evaluated."""
+  plan = _plan(options)
+  root = Path(options.output or Path("runs") / Path(options.file).stem)
+  checks.check_writable(root)
+  if options.dry_run:
+    return _dry_run(plan, root)
+  with (
+    locked(root) as lock,
+    _gpu_sharing(plan) as (variables, note),
+    display.make_display() as view,
+  ):
+    if note:
+      view.message(note)
+    scheduler = Scheduler(plan, root, {**os.environ, **variables}, lock, view)
+    for line in display.plan_lines(plan, scheduler.jobs):
+      view.message(line)
+    scheduler.work()
+  return _conclude(plan, root, scheduler)
+
+
+def _plan(options: argparse.Namespace) -> Plan:
+  plan = plans.with_options(
+    plans.read_plan(options.file),
+    jobs=options.jobs,
+    device=options.device,
+    time_limit_s=plans.parse_duration(options.time_limit),
+    run_time_limit_s=plans.parse_duration(options.run_time_limit),
+  )
+  device = checks.check_device(plan.device)
+  checks.check_backend(plan.backend, device)
+  checks.check_at_least("--jobs", plan.jobs, 1)
+  for run in plan.runs:
+    checks.check_num_envs(run.spec.num_envs, device)
+  return dataclasses.replace(
+    plan,
+    device=device,
+    jobs=plan.jobs or (1 if device == "cpu" else GPU_JOBS),
+    evaluate=None if options.no_evaluate else plan.evaluate,
+  )
+
+
+def _dry_run(plan: Plan, root: Path) -> int:
+  """Build every config, so that a wrong option shows now and not after hours."""
+  from decap.runs import build_configs
+
+  print("Checking the configs …", flush=True)
+  for run in plan.runs:
+    try:
+      build_configs(run.spec)
+    except UserError as error:
+      raise UserError(f"{run.name}: {error}") from error
+  print("\n".join(display.plan_lines(plan, [Job(run, root) for run in plan.runs])))
+  return 0
+
+
+def _gpu_sharing(plan: Plan):
+  if plan.device == "cpu" or plan.jobs == 1:
+    return contextlib.nullcontext(({}, ""))
+  return shared_gpu()
+
+
+def _conclude(plan: Plan, root: Path, scheduler: Scheduler) -> int:
+  from rich.console import Console
+
+  jobs = scheduler.jobs
+  Console().print(display.table(jobs))
+  reason = f" because {scheduler.stopped}" if scheduler.stopped else ""
+  print(f"Ended{reason}: {display.counts(jobs)}. Logs: {root / 'logs'}")
+  compared = _compare(root, jobs) if plan.evaluate is not None else 0
+  states = {job.state for job in jobs}
+  if "failed" in states or compared:
+    return FAILED
+  return 0 if states == {"done"} else UNFINISHED
+
+
+def _compare(root: Path, jobs: list[Job]) -> int:
+  """Gather the results of what is evaluated, task by task, in one table each."""
+  failed = 0
+  for task in dict.fromkeys(job.run.spec.task for job in jobs):
+    done = [job for job in jobs if job.run.spec.task == task and job.state == "done"]
+    if not done:
+      continue
+    folders = [str(job.folder()) for job in done]
+    output = root / f"comparison-{task}.md"
+    command = [sys.executable, "-m", "decap.cli", "compare", *folders]
+    code = subprocess.call([*command, "--format", "markdown", "--output", str(output)])
+    if code == 0:
+      print(output.read_text())
+    failed |= code
+  return failed

@@ -1,0 +1,1 @@
+"""Sweeps: many runs from one short file, several at a time. Imports nothing heavy."""

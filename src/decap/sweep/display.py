@@ -1,0 +1,150 @@
+"""What a user sees of a sweep: the plan, a live table, and the summary."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from decap.rl.display import duration
+from decap.sweep.job import Job
+from decap.sweep.plan import Plan
+
+START_S = 30.0
+"""Time that a run takes to start, import and build included."""
+
+ASSUMED_STEPS_PER_S = {"cpu": 2_000.0, "cuda": 100_000.0}
+"""Of all jobs together, where nothing was measured: two cores, and one large GPU."""
+
+_REPORT_S = 60.0
+
+
+def estimate(plan: Plan, jobs: Sequence[Job]) -> tuple[float, str]:
+  """Seconds that the remaining training will take, and what this is based on.
+
+  The rate is the file's, or what logs of earlier runs in the folder show, or a guess.
+  """
+  assert plan.jobs is not None
+  rates = [p.steps_per_s for job in jobs if (p := job.progress()) and p.steps_per_s]
+  if plan.steps_per_s:
+    rate, basis = plan.steps_per_s, "steps-per-s of the file"
+  elif rates:
+    rate, basis = sum(rates) / len(rates) * plan.jobs, "earlier runs of this sweep"
+  else:
+    rate = ASSUMED_STEPS_PER_S[plan.device.split(":")[0]]
+    basis = "a guess; 'decap bench' measures, and steps-per-s sets it"
+  steps = starts = 0
+  for job in jobs:
+    left = max(0, job.run.iterations - job.done_iterations())
+    steps += left * job.run.steps_per_iteration
+    starts += left > 0
+  seconds = steps / rate + START_S * -(-starts // plan.jobs)
+  return seconds, f"{steps / 1e6:.3g} M steps at {rate:.0f} steps/s ({basis})"
+
+
+def plan_lines(plan: Plan, jobs: Sequence[Job]) -> list[str]:
+  """What would be run, what of it is done already, and how long it takes."""
+  width = max(len(job.run.name) for job in jobs)
+  lines = []
+  for job in jobs:
+    done, total = job.done_iterations(), job.run.iterations
+    state = job.state if job.state == "done" else f"{done}/{total}" if done else "new"
+    options = " ".join(job.run.spec.overrides)
+    lines.append(f"  {job.run.name:<{width}}  {state:<9}  {options}".rstrip())
+  seconds, basis = estimate(plan, jobs)
+  at_a_time = f"{plan.jobs} at a time" if plan.jobs != 1 else "one at a time"
+  count = f"{len(jobs)} runs" if len(jobs) != 1 else "1 run"
+  lines.append(
+    f"{count} on {plan.device}, {at_a_time}; training takes about "
+    f"{duration(seconds)}: {basis}."
+  )
+  return lines
+
+
+def table(jobs: Sequence[Job]) -> Any:
+  """One row per run."""
+  from rich.table import Table
+
+  view = Table(box=None, header_style="dim")
+  for column in ("run", "state"):
+    view.add_column(column)
+  for column in ("iteration", "episode", "reward", "error", "δ̄", "steps/s", "left"):
+    view.add_column(column, justify="right")
+  view.add_column("")
+  styles = {"done": "green", "failed": "red", "stopped": "yellow", "waiting": "dim"}
+  for job in jobs:
+    progress = job.progress()
+    cells = [""] * 7
+    if progress:
+      rate = progress.steps_per_s if job.state == "training" else None
+      cells = [
+        f"{progress.iteration}/{progress.total}",
+        *(progress.find(name) for name in ("episode", "reward", "error", "δ̄")),
+        f"{rate:.0f}" if rate else "",
+        progress.find("left") if job.state == "training" else "",
+      ]
+    note = job.note if job.state in ("failed", "stopped") else ""
+    style = styles.get(job.state, "")
+    view.add_row(job.run.name, job.state, *cells, note, style=style)
+  return view
+
+
+def counts(jobs: Sequence[Job]) -> str:
+  """How many runs are in each state, such as ``3 done, 1 failed``."""
+  order = ("done", "training", "evaluating", "waiting", "stopped", "failed")
+  states = [job.state for job in jobs]
+  return ", ".join(f"{states.count(s)} {s}" for s in order if s in states)
+
+
+class LiveDisplay:
+  """A table that is redrawn in place."""
+
+  def __init__(self, live: Any):
+    self._live = live
+    self._next = 0.0
+
+  def update(self, jobs: list[Job]) -> None:
+    # Reading every log is cheap, but need not happen at every poll.
+    if time.monotonic() >= self._next:
+      self._next = time.monotonic() + 2.0
+      self._live.update(table(jobs), refresh=True)
+
+  def message(self, text: str) -> None:
+    self._live.console.print(text, markup=False, highlight=False)
+
+
+class PlainDisplay:
+  """A line when a run changes its state, and all runs at work once a minute."""
+
+  def __init__(self):
+    self._states: dict[str, str] = {}
+    self._next = time.monotonic() + _REPORT_S
+
+  def update(self, jobs: list[Job]) -> None:
+    for job in jobs:
+      if self._states.get(job.run.name, "waiting") != job.state:
+        self.message(f"{job.run.name}: {job.state}")
+      self._states[job.run.name] = job.state
+    if time.monotonic() >= self._next:
+      self._next = time.monotonic() + _REPORT_S
+      self.message(counts(jobs))
+      for job in jobs:
+        if job.running:
+          self.message(f"  {job.run.name}: {job.last_line()}")
+
+  def message(self, text: str) -> None:
+    print(text, flush=True)
+
+
+@contextlib.contextmanager
+def make_display() -> Iterator[LiveDisplay | PlainDisplay]:
+  """Live on a terminal, plain lines otherwise."""
+  if not sys.stdout.isatty():
+    yield PlainDisplay()
+    return
+  from rich.live import Live
+
+  with Live(auto_refresh=False) as live:
+    yield LiveDisplay(live)

@@ -1,0 +1,73 @@
+"""NVIDIA MPS: lets several processes share a GPU instead of taking turns on it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+
+_CONTROL = "nvidia-cuda-mps-control"
+
+# In containers the daemon may start while no client can reach it.
+_PROBE = """
+import ctypes
+driver, device, context = ctypes.CDLL("libcuda.so.1"), ctypes.c_int(), ctypes.c_void_p()
+assert driver.cuInit(0) == 0
+assert driver.cuDeviceGet(ctypes.byref(device), 0) == 0
+assert driver.cuCtxCreate_v2(ctypes.byref(context), 0, device) == 0
+"""
+
+
+@contextlib.contextmanager
+def shared_gpu() -> Iterator[tuple[dict[str, str], str]]:
+  """Environment variables for processes that share a GPU, and a note about them.
+
+  Starts an MPS daemon of our own and stops it at the end. Where that does not work
+  the processes take turns, and the note says so.
+  """
+  if "CUDA_MPS_PIPE_DIRECTORY" in os.environ:
+    yield {}, "Runs share the GPU through the MPS daemon that is already there."
+    return
+  if shutil.which(_CONTROL) is None:
+    yield {}, f"Runs take turns on the GPU: there is no {_CONTROL}."
+    return
+  with tempfile.TemporaryDirectory(prefix="mps-", ignore_cleanup_errors=True) as folder:
+    variables = {
+      "CUDA_MPS_PIPE_DIRECTORY": os.path.join(folder, "pipe"),
+      "CUDA_MPS_LOG_DIRECTORY": os.path.join(folder, "log"),
+    }
+    for path in variables.values():
+      os.mkdir(path)
+    env = {**os.environ, **variables}
+    started = _succeeds([_CONTROL, "-d"], env)
+    try:
+      if started and _succeeds([sys.executable, "-c", _PROBE], env):
+        yield variables, "Runs share the GPU through MPS."
+      else:
+        if started:
+          _succeeds([_CONTROL], env, "quit")
+          started = False
+        yield {}, "Runs take turns on the GPU: MPS did not start."
+    finally:
+      if started:
+        _succeeds([_CONTROL], env, "quit")
+
+
+def _succeeds(command: list[str], env: dict[str, str], text: str = "") -> bool:
+  try:
+    done = subprocess.run(
+      command,
+      env=env,
+      input=text.encode(),
+      # Not pipes: the daemon would keep them open.
+      stdout=subprocess.DEVNULL,
+      stderr=subprocess.DEVNULL,
+      timeout=60,
+    )
+  except (OSError, subprocess.TimeoutExpired):
+    return False
+  return done.returncode == 0

@@ -1,0 +1,173 @@
+"""Jobs: what is found on disk, what is read from logs, which command follows."""
+
+import json
+import os
+
+import pytest
+
+from decap.errors import UserError
+from decap.rl.display import PlainDisplay
+from decap.rl.display import Progress as TrainingProgress
+from decap.sweep import display, mps
+from decap.sweep.job import Job, parse_progress, train_command
+from decap.sweep.plan import Plan, make_plan
+from decap.sweep.scheduler import Scheduler, _slots, locked
+
+DATA = {"task": "g1-flat", "method": "decap", "iterations": 10, "num-envs": 64}
+
+
+def make_job(tmp_path, **changes) -> Job:
+  return Job(make_plan({**DATA, **changes}).runs[0], tmp_path)
+
+
+def make_folder(job: Job, iteration: int, stamp: str = "2025", **changes):
+  """A run folder as training leaves it after some iterations."""
+  folder = job.root / job.run.spec.task / f"{stamp}_{job.run.spec.method}_s1"
+  (folder / "params").mkdir(parents=True)
+  spec = {**job.run.spec.to_dict(), **changes}
+  (folder / "params" / "run.json").write_text(json.dumps(spec))
+  if iteration:
+    (folder / "checkpoints").mkdir()
+    (folder / "checkpoints" / f"model_{iteration}.pt").touch()
+  return folder
+
+
+def test_progress_is_read_from_what_training_prints(tmp_path, capsys):
+  log = {
+    "Train/episode_length": 204.0,
+    "Train/reward": 3.25,
+    "Constraint/delta": 0.04,
+    "Constraint/joint_vel/upper/violation": 0.5,
+  }
+  PlainDisplay().update(TrainingProgress(7, 300, 1234.4, 3661.0), log)
+  printed = capsys.readouterr().out
+  progress = parse_progress(f"Building …\n{printed}a warning\n")
+  assert progress is not None
+  assert (progress.iteration, progress.total) == (7, 300)
+  assert progress.steps_per_s == 1234
+  assert progress.find("episode") == "204 steps"
+  assert progress.find("reward") == "3.25"
+  assert progress.find("left") == "1:01:01"
+  assert progress.find("error") == ""
+  assert parse_progress("Loading torch and mjlab …") is None
+
+
+def test_a_run_is_found_by_its_description(tmp_path):
+  job = make_job(tmp_path)
+  assert job.folder() is None
+  make_folder(job, 10, "2024", seed=2)
+  assert job.folder() is None
+  early = make_folder(job, 4, "2025")
+  make_folder(job, 0, "2026")
+  assert job.folder() == early
+  assert job.done_iterations() == 4
+  assert not job.trained()
+  # A longer file continues a run that was shorter.
+  late = make_folder(job, 12, "2027", iterations=3)
+  assert job.folder() == late
+  assert job.trained()
+
+
+def test_metrics_count_only_if_newer_than_the_checkpoint(tmp_path):
+  job = make_job(tmp_path)
+  folder = make_folder(job, 10)
+  metrics = folder / "metrics.json"
+  assert not job.evaluated()
+  metrics.touch()
+  os.utime(metrics, (1, 1))
+  assert not job.evaluated()
+  os.utime(metrics)
+  assert job.evaluated()
+
+
+def test_commands_start_and_continue(tmp_path):
+  job = make_job(
+    tmp_path, grid={"env.termination.kappa": [3]}, feasibility="cap", seed=4
+  )
+  plan = Plan(runs=(job.run,), device="cpu")
+  assert train_command(job, plan) == [
+    *("train", "--device", "cpu", "--backend", "auto", "--iterations", "10"),
+    *("--task", "g1-flat", "--method", "decap", "--seed", "4", "--num-envs", "64"),
+    *("--log-root", str(tmp_path), "--run-name", "kappa=3", "--feasibility", "cap"),
+    *("--env.termination.kappa", "3"),
+  ]
+  folder = make_folder(job, 4)
+  assert train_command(job, plan) == [
+    *("train", "--device", "cpu", "--backend", "auto", "--iterations", "10"),
+    *("--resume", str(folder)),
+  ]
+
+
+def test_estimate(tmp_path):
+  job, new = make_job(tmp_path), make_job(tmp_path, seed=2)
+  make_folder(job, 4)
+  plan = Plan(runs=(job.run, new.run), device="cpu", jobs=1, steps_per_s=1000.0)
+  # 6 and 10 iterations of 64 × 24 steps, and two starts of 30 s.
+  seconds, basis = display.estimate(plan, [job, new])
+  assert seconds == pytest.approx(16 * 64 * 24 / 1000 + 60)
+  assert "file" in basis
+  # Two at a time, each as fast as the log of the first says.
+  new.log_file.parent.mkdir()
+  job.log_file.write_text(" 4/10  reward 1.00  500 steps/s  left 0:01:00\n")
+  plan = Plan(runs=plan.runs, device="cpu", jobs=2)
+  seconds, basis = display.estimate(plan, [job, new])
+  assert seconds == pytest.approx(16 * 64 * 24 / 1000 + 30)
+  assert "earlier runs" in basis
+  assert "  4/10" in display.plan_lines(plan, [job, new])[0]
+
+
+def test_nothing_is_started_when_all_is_done(tmp_path):
+  job = make_job(tmp_path)
+  (make_folder(job, 10) / "metrics.json").touch()
+  plan = Plan(runs=(job.run,), device="cpu", jobs=1)
+  scheduler = Scheduler(plan, tmp_path, {}, 0, display.PlainDisplay())
+  scheduler.work()
+  assert [job.state for job in scheduler.jobs] == ["done"]
+  assert not (tmp_path / "logs").exists()
+
+
+def test_jobs_divide_the_cores_of_a_cpu():
+  cores = os.sched_getaffinity(0)
+  assert _slots(1, "cpu") == [cores]
+  slots = _slots(2, "cpu")
+  assert len(slots) == 2 and all(slots)
+  if len(cores) > 1:
+    assert slots[0] | slots[1] == cores and not slots[0] & slots[1]
+  assert _slots(3, "cuda:0") == [set(), set(), set()]
+
+
+def test_one_sweep_at_a_time_in_a_folder(tmp_path):
+  with locked(tmp_path):
+    with pytest.raises(UserError, match="Another sweep"):
+      with locked(tmp_path):
+        pass
+  with locked(tmp_path):
+    pass
+
+
+def test_mps_that_no_client_reaches_is_stopped_again(tmp_path, monkeypatch):
+  """A control program that notes its calls; the probe fails where no driver is."""
+  calls = tmp_path / "calls"
+  control = tmp_path / "nvidia-cuda-mps-control"
+  control.write_text(f'#!/bin/sh\necho "$1$(cat)" >> {calls}\n')
+  control.chmod(0o755)
+  monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+  monkeypatch.delenv("CUDA_MPS_PIPE_DIRECTORY", raising=False)
+  monkeypatch.setattr(mps, "_PROBE", "raise SystemExit(1)")
+  with mps.shared_gpu() as (variables, note):
+    assert variables == {}
+    assert "take turns" in note
+  assert calls.read_text().split() == ["-d", "quit"]
+  monkeypatch.setattr(mps, "_PROBE", "")
+  with mps.shared_gpu() as (variables, note):
+    assert os.path.isdir(variables["CUDA_MPS_PIPE_DIRECTORY"])
+    assert "through MPS" in note
+    assert calls.read_text().split() == ["-d", "quit", "-d"]
+  assert calls.read_text().split() == ["-d", "quit", "-d", "quit"]
+
+
+def test_mps_is_not_there(monkeypatch):
+  monkeypatch.setenv("PATH", "")
+  monkeypatch.delenv("CUDA_MPS_PIPE_DIRECTORY", raising=False)
+  with mps.shared_gpu() as (variables, note):
+    assert variables == {} and "there is no nvidia-cuda-mps-control" in note

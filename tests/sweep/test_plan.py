@@ -1,0 +1,152 @@
+"""Sweep files: expansion, names, and what is refused."""
+
+import pytest
+
+from decap.errors import UserError
+from decap.runs import RunSpec
+from decap.sweep.plan import make_plan, option_tokens, parse_duration, read_plan
+
+BASE = {"task": "g1-flat", "method": "decap", "iterations": 10, "num-envs": 64}
+
+
+def test_every_combination_is_a_run():
+  plan = make_plan({**BASE, "method": ["decap", "cat"], "seed": [1, 2, 3]})
+  assert [run.name for run in plan.runs] == [
+    "g1-flat_decap_s1",
+    "g1-flat_decap_s2",
+    "g1-flat_decap_s3",
+    "g1-flat_cat_s1",
+    "g1-flat_cat_s2",
+    "g1-flat_cat_s3",
+  ]
+  assert plan.runs[4].spec == RunSpec(
+    task="g1-flat", method="cat", seed=2, num_envs=64, iterations=10
+  )
+
+
+def test_grid_multiplies_and_overrides_stay():
+  plan = make_plan(
+    {
+      **BASE,
+      "overrides": {"agent.save-interval": 5},
+      "grid": {"env.termination.kappa": [2, 3], "env.termination.rho": [0.5, 0.7]},
+    }
+  )
+  assert len(plan.runs) == 4
+  run = plan.runs[1]
+  assert run.label == "kappa=2_rho=0.7"
+  assert run.name == "g1-flat_decap_kappa=2_rho=0.7_s1"
+  assert run.spec.overrides == (
+    *("--agent.save-interval", "5"),
+    *("--env.termination.kappa", "2"),
+    *("--env.termination.rho", "0.7"),
+  )
+
+
+def test_blocks_change_the_common_keys():
+  plan = make_plan(
+    {
+      **BASE,
+      "seed": [1, 2],
+      "overrides": {"agent.save-interval": 5},
+      "runs": [
+        {"method": "cat"},
+        {"name": "short", "iterations": 3, "overrides": {"env.termination.rho": 0.5}},
+      ],
+    }
+  )
+  assert [run.name for run in plan.runs] == [
+    "g1-flat_cat_s1",
+    "g1-flat_cat_s2",
+    "g1-flat_decap_short_s1",
+    "g1-flat_decap_short_s2",
+  ]
+  assert plan.runs[0].iterations == 10
+  assert plan.runs[2].iterations == 3
+  assert plan.runs[2].spec.overrides == (
+    *("--agent.save-interval", "5"),
+    *("--env.termination.rho", "0.5"),
+  )
+
+
+def test_steps_of_an_iteration():
+  run = make_plan(BASE).runs[0]
+  assert run.steps_per_iteration == 64 * 24
+  run = make_plan({**BASE, "overrides": {"agent.num-steps-per-env": 8}}).runs[0]
+  assert run.steps_per_iteration == 64 * 8
+
+
+def test_options_are_written_as_the_command_line_reads_them():
+  tokens = option_tokens(
+    {"agent.policy.hidden_dims": [64, 32], "agent.algorithm.gamma": 0.9}
+  )
+  assert tokens == (
+    *("--agent.policy.hidden-dims", "(64, 32)"),
+    *("--agent.algorithm.gamma", "0.9"),
+  )
+
+
+@pytest.mark.parametrize(
+  ("text", "seconds"),
+  [(90, 90.0), ("90s", 90.0), ("40m", 2400.0), ("2 min", 120.0), ("1.5h", 5400.0)],
+)
+def test_durations(text, seconds):
+  assert parse_duration(text) == seconds
+
+
+def test_evaluation_options():
+  assert make_plan(BASE).evaluate == ()
+  assert make_plan({**BASE, "evaluate": False}).evaluate is None
+  plan = make_plan({**BASE, "evaluate": {"quick": True, "seed": 3, "disturbed": False}})
+  assert plan.evaluate == ("--quick", "--seed", "3")
+
+
+@pytest.mark.parametrize(
+  ("change", "message"),
+  [
+    ({"methods": ["decap"]}, "unknown key 'methods'"),
+    ({"method": "decup"}, "Unknown method 'decup'"),
+    ({"task": "g2"}, "unknown task 'g2'"),
+    ({"seed": [1, 1]}, "two runs are called 'g1-flat_decap_s1'"),
+    ({"seed": -1}, "a seed must be a whole number from 0 on, not -1"),
+    ({"iterations": None}, "'iterations' is missing"),
+    ({"num-envs": 0}, "'num-envs' must be a whole number from 1 on, not 0"),
+    ({"overrides": {"kappa": 3}}, "'kappa' must begin with 'env.' or 'agent.'"),
+    ({"runs": {"method": "cat"}}, "'runs' must be a list"),
+    ({"runs": [{"jobs": 3}]}, "unknown key 'jobs'"),
+    ({"time-limit": "soon"}, "'soon' is no duration"),
+    ({"steps-per-s": -1}, "'steps-per-s' must be above 0"),
+    ({"evaluate": "yes"}, "'evaluate' must be true, false"),
+    (
+      {"method": ["cat"], "grid": {"env.termination.kappa": [2]}},
+      "Method 'cat' does not use --env.termination.kappa",
+    ),
+    ({"method": "lcp", "feasibility": "cap"}, "'lcp' does not use 'feasibility'"),
+  ],
+)
+def test_what_is_wrong_is_said(change, message):
+  with pytest.raises(UserError, match=message):
+    make_plan({**BASE, **change})
+
+
+def test_files_that_cannot_be_read(tmp_path):
+  with pytest.raises(UserError, match="Cannot read the sweep file"):
+    read_plan(tmp_path / "missing.yaml")
+  broken = tmp_path / "broken.yaml"
+  broken.write_text("task: [")
+  with pytest.raises(UserError, match="broken.yaml is not YAML"):
+    read_plan(broken)
+  broken.write_text("- task")
+  with pytest.raises(UserError, match="a sweep file maps keys"):
+    read_plan(broken)
+
+
+def test_limits_are_found_beside_the_file(tmp_path):
+  (tmp_path / "limits.yaml").write_text("joint_vel: {upper: 2.0, lower: 12.0}")
+  file = tmp_path / "sweep.yaml"
+  file.write_text(
+    "{task: g1-flat, method: decap, iterations: 1, num-envs: 8, limits: limits.yaml}"
+  )
+  run = read_plan(file).runs[0]
+  assert run.limits_file == tmp_path / "limits.yaml"
+  assert run.spec.limits == {"joint_vel": {"upper": 2.0, "lower": 12.0}}
