@@ -84,6 +84,8 @@ def velocity_env_cfg(
     ),
     decimation=4,
     episode_length_s=20.0,
+    # No observation reads a force.
+    split_physics=True,
   )
   if terrain == "rough":
     _make_rough(cfg)
