@@ -114,6 +114,13 @@ def read_limits(path: str | Path) -> dict[str, Any]:
   return data
 
 
+def write_spec(folder: Path, spec: RunSpec) -> None:
+  """Write the description of a run into its folder, in one move."""
+  work = folder / f"{RUN_FILE}.new"
+  work.write_text(json.dumps(spec.to_dict(), indent=2) + "\n")
+  os.replace(work, folder / RUN_FILE)
+
+
 def load_spec(run: str | Path) -> RunSpec:
   """Description of a run, given its folder or one of its checkpoints."""
   path = run_folder(run) / RUN_FILE
@@ -157,7 +164,7 @@ def create_run_folder(
       fresh = Path(work) / folder.name
       dump_yaml(fresh / "params" / "env.yaml", plain(env))
       dump_yaml(fresh / "params" / "agent.yaml", plain(agent))
-      (fresh / RUN_FILE).write_text(json.dumps(spec.to_dict(), indent=2) + "\n")
+      write_spec(fresh, spec)
       os.replace(fresh, folder)
   except OSError as error:
     raise UserError(

@@ -9,6 +9,7 @@ import tempfile
 from pathlib import Path
 
 from decap.commands import checks
+from decap.commands.train import announce_imports, make_env
 from decap.errors import UserError
 from decap.rl import checkpoint_files
 from decap.runs import build_configs, load_spec
@@ -37,11 +38,10 @@ def run(options: argparse.Namespace) -> None:
   video = Path(options.video) if options.video else None
   if video:
     _check_video(video, options.seconds)
-  print("Loading torch and mjlab …", flush=True)
+  announce_imports(device)
   env_cfg, _ = build_configs(spec, play=True)
   env_cfg.scene.num_envs = options.num_envs
   checks.check_torch_device(device)
-  from decap.commands.train import make_env
   from decap.rl import checkpoint
   from decap.rl.inference import policy_from_state
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +21,7 @@ from decap.runs import (
   load_spec,
   read_limits,
   run_folder,
+  write_spec,
 )
 from decap.tasks import TASKS
 
@@ -130,7 +132,7 @@ def train(
 
   The run folder appears only when the configs are checked and the environment stands.
   """
-  print("Loading torch and mjlab …", flush=True)
+  announce_imports(device, backend)
   env_cfg, agent_cfg = build_configs(spec)
   agent_cfg.logger = logger  # ty: ignore[invalid-assignment]
   checks.check_torch_device(device)
@@ -155,19 +157,26 @@ def train(
   )
   if resume:
     runner.resume(resume)
-    _check_remaining(runner.iteration, agent_cfg.iterations, folder)
-  elif init_from:
-    runner.init_from(init_from)
-  if not resume:
+    write_spec(folder, spec)
+  else:
+    if init_from:
+      runner.init_from(init_from)
     create_run_folder(folder, spec, env_cfg, agent_cfg)
   print(
     f"Training {spec.method} on {spec.task}, seed {spec.seed}: {folder}", flush=True
   )
   finished = runner.learn()
-  path = runner.save()
   env.close()
-  _finish(path, folder, finished)
+  _finish(folder, finished)
   return Result(finished, {row.name: row.limit for row in env.constraint_manager.rows})
+
+
+def announce_imports(device: str, backend: str = "auto") -> None:
+  """Say why nothing seems to happen; call it before the first heavy import."""
+  print("Loading torch and mjlab …", flush=True)
+  if device == "cpu" and backend != "warp":
+    # Warp compiles nothing then. Otherwise its progress explains the first minutes.
+    os.environ.setdefault("MJLAB_WARP_QUIET", "1")
 
 
 def make_env(
@@ -178,9 +187,11 @@ def make_env(
 ):
   """Build the environment, with its config errors as sentences."""
   import torch
+  from mjlab.utils.torch import configure_torch_backends
 
   from decap.envs.constrained_env import ConstrainedEnv
 
+  configure_torch_backends()
   if device == "cpu":
     # The engine has its own threads; torch's would only fight with them, and a fixed
     # number keeps results independent of the machine.
@@ -228,21 +239,19 @@ def _continued(options: argparse.Namespace) -> tuple[RunSpec, Path]:
   spec = load_spec(options.resume)
   if options.iterations is not None:
     spec = dataclasses.replace(spec, iterations=options.iterations)
-  return spec, checkpoint_files.resolve(options.resume)
-
-
-def _check_remaining(done: int, total: int, folder: Path) -> None:
-  if done >= total:
+  path = checkpoint_files.resolve(options.resume)
+  done = checkpoint_files.iteration_of(path)
+  if done is not None and spec.iterations is not None and done >= spec.iterations:
     raise UserError(
-      f"{folder} has done {done} of {total} iterations; give a larger --iterations."
+      f"{path} is at iteration {done} of {spec.iterations}; give a larger --iterations."
     )
+  return spec, path
 
 
-def _finish(path: Path | None, folder: Path, finished: bool) -> None:
+def _finish(folder: Path, finished: bool) -> None:
   from decap.deploy.export import export_checkpoint
 
-  assert path is not None
-  export_checkpoint(path, folder / "policy")
+  export_checkpoint(checkpoint_files.resolve(folder), folder / "policy")
   print(f"Policy: {folder / 'policy'}")
   if finished:
     print(f"Done. Next: decap play {folder}")

@@ -16,12 +16,19 @@ def path_for(run_dir: Path, iteration: int) -> Path:
   return run_dir / FOLDER / f"model_{iteration}.pt"
 
 
+def iteration_of(path: Path) -> int | None:
+  """Iteration after which a checkpoint was written, by its name."""
+  match = _NAME.fullmatch(path.name)
+  return int(match[1]) if match else None
+
+
 def list_checkpoints(run_dir: Path) -> list[tuple[int, Path]]:
   """Checkpoints of a run folder as (iteration, path), oldest first."""
   found = []
   for path in (run_dir / FOLDER).glob("model_*.pt"):
-    if match := _NAME.fullmatch(path.name):
-      found.append((int(match[1]), path))
+    iteration = iteration_of(path)
+    if iteration is not None:
+      found.append((iteration, path))
   return sorted(found)
 
 

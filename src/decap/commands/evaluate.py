@@ -1,0 +1,95 @@
+"""``decap evaluate``: measure smoothness, violations and tracking of a policy."""
+
+from __future__ import annotations
+
+import argparse
+
+from decap.commands import checks
+from decap.evaluation.commands import EvaluateArgs, evaluate_main
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+  """A policy, the protocol, and where the results go."""
+  add, default = parser.add_argument, EvaluateArgs("")
+  add(
+    "policy",
+    metavar="POLICY",
+    help="run folder, checkpoint, bundle folder, or 'stand' for the action zero",
+  )
+  add("--task", metavar="NAME", help="task to evaluate on (default: the policy's own)")
+  add("--quick", action="store_true", help="a quick look: 64 environments, 300 steps")
+  add(
+    "--disturbed",
+    action="store_true",
+    help="observation noise, and a push every 4 s",
+  )
+  add(
+    "--commands",
+    choices=("random", "switching"),
+    default=default.commands,
+    help="velocity commands: random as in training, or a schedule (default: random)",
+  )
+  add(
+    "--command",
+    type=float,
+    nargs=3,
+    metavar=("VX", "VY", "YAW"),
+    help="one fixed command in m/s, m/s and rad/s",
+  )
+  for name, text in (
+    ("rollouts", "rollouts, over which deviations are taken"),
+    ("envs", "environments per rollout"),
+    ("steps", "control steps per environment"),
+    ("seed", "seed of the environments"),
+  ):
+    value = getattr(default, name)
+    add(
+      f"--{name}",
+      type=int,
+      default=value,
+      metavar="N",
+      help=f"{text} (default: {value})",
+    )
+  add(
+    "--trajectory",
+    type=int,
+    default=default.trajectory,
+    metavar="N",
+    help="environments per rollout to record (default: 1; 0 for none)",
+  )
+  add("--limits", metavar="FILE", help="count violations against these limits")
+  add("--device", default="auto", help="auto, cpu, cuda or cuda:N (default: auto)")
+  add(
+    "--backend",
+    choices=("auto", "warp", "native"),
+    default="auto",
+    help="physics: MuJoCo Warp or C MuJoCo (default: native on the CPU)",
+  )
+  add("--output", metavar="DIR", help="folder for the results (default: the run's)")
+
+
+def run(options: argparse.Namespace) -> None:
+  """Check the options, then evaluate."""
+  device = checks.check_device(options.device)
+  checks.check_backend(options.backend, device)
+  checks.check_at_least("--trajectory", options.trajectory, 0)
+  checks.check_at_least("--seed", options.seed, 0)
+  evaluate_main(
+    EvaluateArgs(
+      policy=options.policy,
+      task=options.task,
+      rollouts=options.rollouts,
+      envs=options.envs,
+      steps=options.steps,
+      quick=options.quick,
+      disturbed=options.disturbed,
+      commands=options.commands,
+      command=tuple(options.command) if options.command else None,
+      limits=options.limits,
+      trajectory=options.trajectory,
+      seed=options.seed,
+      device=device,
+      backend=options.backend,
+      output=options.output,
+    )
+  )
