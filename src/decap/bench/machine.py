@@ -1,0 +1,34 @@
+"""What a measurement ran on, so that numbers can be compared."""
+
+from __future__ import annotations
+
+import os
+import platform
+from importlib import metadata
+from pathlib import Path
+
+import torch
+
+_PACKAGES = ("mjlab", "mujoco", "mjbatch", "mujoco-warp", "warp-lang", "torch")
+
+
+def describe_machine() -> dict[str, object]:
+  """Processor, GPU and the versions that speed depends on."""
+  gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
+  return {
+    "cpu": _processor(),
+    "cores": os.cpu_count(),
+    "gpu": gpu,
+    "platform": platform.platform(),
+    "python": platform.python_version(),
+    "versions": {name: metadata.version(name) for name in _PACKAGES},
+  }
+
+
+def _processor() -> str:
+  cpuinfo = Path("/proc/cpuinfo")
+  if cpuinfo.exists():
+    for line in cpuinfo.read_text().splitlines():
+      if line.startswith("model name"):
+        return line.partition(":")[2].strip()
+  return platform.processor() or platform.machine()

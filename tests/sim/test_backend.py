@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import pytest
+import torch
+import warp as wp
+from mjlab.envs import ManagerBasedRlEnv, manager_based_rl_env
+from mjlab.sim.sim import Simulation
+
+from decap.errors import UserError
+from decap.sim import (
+  NativeSimulation,
+  WarpSimulation,
+  make_simulation,
+  resolve_backend,
+  simulation_backend,
+)
+from tests.sim.scenes import task_cfg
+
+
+def test_auto_takes_the_devices_backend(monkeypatch):
+  assert resolve_backend("cpu", "auto") == "native"
+  assert resolve_backend("cpu", "warp") == "warp"
+  monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+  assert resolve_backend("cuda:0", "auto") == "warp"
+
+
+@pytest.mark.parametrize(
+  ("device", "backend", "gpus", "sentence"),
+  [
+    ("cuda", "auto", 0, "no NVIDIA GPU is available"),
+    ("cuda:1", "auto", 1, "'cuda:1' was asked for, but 1 NVIDIA GPU is available"),
+    ("cuda:0", "native", 1, "runs on the CPU"),
+    ("cpu", "jax", 0, "use auto, warp or native"),
+    ("mps", "auto", 0, "use cpu, cuda or cuda:N"),
+    ("cuda:first", "auto", 1, "use cpu, cuda or cuda:N"),
+  ],
+)
+def test_impossible_choices_are_refused(device, backend, gpus, sentence, monkeypatch):
+  monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+  with pytest.raises(UserError, match=sentence):
+    resolve_backend(device, backend)
+
+
+def test_number_of_environments_must_be_positive(g1):
+  with pytest.raises(UserError, match="not 0"):
+    make_simulation(0, task_cfg("g1", 1).sim, g1)
+
+
+def test_mesh_variants_are_refused_natively(g1):
+  with pytest.raises(UserError, match="needs the warp backend"):
+    NativeSimulation(1, task_cfg("g1", 1).sim, g1, variant_info=[("box/", None)])
+
+
+def test_warp_is_built_when_asked(g1):
+  sim = make_simulation(2, task_cfg("g1", 1).sim, g1, backend="warp", split=True)
+  assert isinstance(sim, WarpSimulation)
+  assert sim.split
+
+
+@pytest.mark.parametrize("robot", ["g1", "go1"])
+def test_a_stock_task_runs_without_compiling_anything(robot, monkeypatch):
+  def launch(*args, **kwargs):
+    raise AssertionError("a Warp kernel was launched")
+
+  monkeypatch.setattr(wp, "launch", launch)
+  cfg = task_cfg(robot, num_envs=4)
+  with simulation_backend("auto", num_threads=2):
+    env = ManagerBasedRlEnv(cfg, "cpu")
+  assert isinstance(env.sim, NativeSimulation)
+  assert env.sim.num_threads == 2
+  env.reset()
+  for _ in range(30):
+    obs, reward, *_ = env.step(
+      2.0 * torch.randn(4, env.action_manager.total_action_dim)
+    )
+  assert reward.isfinite().all()
+  assert all(o.isfinite().all() for o in obs.values())
+  # Standing robots touch the ground, and the critic sees it.
+  assert env.scene["feet_ground_contact"].data.found.any()
+  env.close()
+
+
+def test_mjlab_is_left_as_it_was():
+  with pytest.raises(RuntimeError, match="on purpose"):
+    with simulation_backend("native"):
+      assert manager_based_rl_env.Simulation is not Simulation
+      raise RuntimeError("on purpose")
+  assert manager_based_rl_env.Simulation is Simulation
