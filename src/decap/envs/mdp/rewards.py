@@ -135,13 +135,15 @@ def gait(
   A foot is in stance while the phase of its clock, which starts with the episode, is
   below ``stance_share``.
   """
-  time_s = env.episode_length_buf * env.step_dt
+  # Steps rather than seconds: multiples of the period must be phase 0, not 0.99999.
+  period = period_s / env.step_dt
   offset = constant(env, ("gait offsets", offsets), offsets)
-  phase = (time_s.unsqueeze(1) / period_s + offset) % 1.0  # [B, feet]
+  clock = (env.episode_length_buf % period) / period
+  phase = (clock.unsqueeze(1) + offset) % 1.0  # [B, feet]
   agrees = (phase < stance_share) == in_contact(env, sensor_name)
   command = env.command_manager.get_command(command_name)
   moves = command.norm(dim=1) > command_threshold
-  return agrees.sum(1) * moves
+  return (agrees.sum(1) * moves).float()
 
 
 def undesired_contacts(
