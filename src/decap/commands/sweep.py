@@ -111,7 +111,11 @@ def _conclude(plan: Plan, root: Path, scheduler: Scheduler) -> int:
   from rich.console import Console
 
   jobs = scheduler.jobs
-  Console().print(display.table(jobs))
+  # A log file has no width of its own.
+  Console(width=None if sys.stdout.isatty() else 120).print(display.table(jobs))
+  for job in jobs:
+    if job.note and job.state in ("failed", "stopped"):
+      print(f"{job.run.name} {job.state}: {job.note}")
   reason = f" because {scheduler.stopped}" if scheduler.stopped else ""
   print(f"Ended{reason}: {display.counts(jobs)}. Logs: {root / 'logs'}")
   compared = _compare(root, jobs) if plan.evaluate is not None else 0

@@ -69,25 +69,23 @@ def table(jobs: Sequence[Job]) -> Any:
 
   view = Table(box=None, header_style="dim")
   for column in ("run", "state"):
-    view.add_column(column)
+    view.add_column(column, no_wrap=True)
   for column in ("iteration", "episode", "reward", "error", "δ̄", "steps/s", "left"):
-    view.add_column(column, justify="right")
-  view.add_column("")
+    view.add_column(column, justify="right", no_wrap=True)
   styles = {"done": "green", "failed": "red", "stopped": "yellow", "waiting": "dim"}
   for job in jobs:
     progress = job.progress()
     cells = [""] * 7
     if progress:
       rate = progress.steps_per_s if job.state == "training" else None
+      names = ("episode", "reward", "error", "δ̄")
       cells = [
         f"{progress.iteration}/{progress.total}",
-        *(progress.find(name) for name in ("episode", "reward", "error", "δ̄")),
+        *(progress.find(name).split(" ")[0] for name in names),
         f"{rate:.0f}" if rate else "",
         progress.find("left") if job.state == "training" else "",
       ]
-    note = job.note if job.state in ("failed", "stopped") else ""
-    style = styles.get(job.state, "")
-    view.add_row(job.run.name, job.state, *cells, note, style=style)
+    view.add_row(job.run.name, job.state, *cells, style=styles.get(job.state, ""))
   return view
 
 
