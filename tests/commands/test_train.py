@@ -1,0 +1,213 @@
+"""From the command line to a policy: train, continue, export, play."""
+
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+import yaml
+
+from decap.cli import main
+from decap.deploy.bundle import load_bundle
+from decap.rl import checkpoint, checkpoint_files
+from decap.rl.inference import policy_from_state
+from decap.runs import load_spec
+
+SMALL = ["--agent.policy.hidden-dims", "(32,16)", "--agent.num-steps-per-env", "6"]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+  """A run folder of two iterations, made by the command line."""
+  root = tmp_path_factory.mktemp("runs")
+  options = ["--task", "g1-flat", "--num-envs", "4", "--iterations", "2"]
+  options += ["--device", "cpu", "--log-root", str(root), "--run-name", "first"]
+  assert main(["train", *options, *SMALL]) == 0
+  (folder,) = (root / "g1-flat").iterdir()
+  return folder
+
+
+def test_a_run_folder_has_all_its_parts(run):
+  assert run.name.endswith("_decap_s1_first")
+  spec = load_spec(run)
+  assert (spec.task, spec.method, spec.num_envs) == ("g1-flat", "decap", 4)
+  env = yaml.safe_load((run / "params" / "env.yaml").read_text())
+  assert env["scene"]["num_envs"] == 4 and env["seed"] == 1
+  assert env["rewards"]["track_xy"]["func"].endswith(":track_velocity_xy")
+  agent = yaml.safe_load((run / "params" / "agent.yaml").read_text())
+  assert agent["policy"]["hidden_dims"] == [32, 16]
+  assert agent["algorithm"]["survival"] is True
+  assert list(run.glob("events.out.tfevents.*"))
+  assert checkpoint_files.resolve(run).name == "model_2.pt"
+
+
+def test_the_bundle_acts_as_the_trained_policy(run):
+  bundle = load_bundle(run / "policy")
+  policy = policy_from_state(checkpoint.load(checkpoint_files.resolve(run)))
+  dim = sum(term.dim for term in bundle.observations)
+  obs = torch.randn(1000, dim)
+  with torch.no_grad():
+    expected = policy({"actor": obs}).numpy()
+  np.testing.assert_allclose(bundle.act(obs.numpy()), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_the_bundle_describes_the_robot(run):
+  info = json.loads((run / "policy" / "policy.json").read_text())
+  by_name = {
+    name: tuple(info[key][i] for key in ("stiffness", "damping", "action_scale"))
+    for i, name in enumerate(info["joint_names"])
+  }
+  # mjlab's gains and scale, 0.25 · effort / kp; the knee's effort limit is 139 Nm.
+  assert len(by_name) == 29
+  kp, kd, scale = by_name["left_knee_joint"]
+  assert kp == pytest.approx(99.10, abs=0.01) and kd == pytest.approx(6.309, abs=0.01)
+  assert scale == pytest.approx(0.25 * 139 / kp, rel=1e-4)
+  assert by_name["left_elbow_joint"][2] == pytest.approx(0.4386, abs=1e-4)
+  knee = info["joint_names"].index("left_knee_joint")
+  assert info["default_joint_pos"][knee] == pytest.approx(0.3)
+  assert info["effort_limit"][knee] == pytest.approx(139.0)
+  terms = [(term["name"], term["dim"]) for term in info["observations"]]
+  assert terms == [
+    ("base_ang_vel", 3),
+    ("projected_gravity", 3),
+    ("command", 3),
+    ("joint_pos", 29),
+    ("joint_vel", 29),
+    ("actions", 29),
+  ]
+  assert info["control_dt_s"] == 0.02 and info["physics_dt_s"] == 0.005
+  assert info["command_ranges"]["twist"]["lin_vel_x"] == [-0.5, 1.0]
+  limits = info["constraints"]["limits"]
+  assert limits["joint_acc"] == {"upper": 20.0, "lower": 600.0}
+  upper = info["constraints"]["groups"]["upper"]
+  assert upper["p_max"] == 0.5 and "left_wrist_yaw_joint" in upper["joint_names"]
+  assert info["iteration"] == 2 and info["method"] == "decap"
+
+
+def test_export_writes_another_folder(run, tmp_path, capsys):
+  assert main(["export", str(run), "--output", str(tmp_path / "bundle")]) == 0
+  assert "iteration 2, 29 joints at 50 Hz" in capsys.readouterr().out
+  original = (run / "policy" / "policy.onnx").read_bytes()
+  assert (tmp_path / "bundle" / "policy.onnx").read_bytes() == original
+
+
+def test_a_run_goes_on_to_a_larger_number_only(run, capsys):
+  assert main(["train", "--resume", str(run), "--device", "cpu"]) == 2
+  assert "is at iteration 2 of 2; give a larger" in capsys.readouterr().err
+  options = ["--resume", str(run), "--iterations", "3", "--device", "cpu"]
+  assert main(["train", *options]) == 0
+  assert checkpoint_files.resolve(run).name == "model_3.pt"
+  assert load_spec(run).iterations == 3
+
+
+def test_mjlabs_own_play_runs_a_checkpoint(run, monkeypatch):
+  import mjlab.tasks  # noqa: F401
+  from mjlab.scripts import play
+
+  import decap.tasks.registration  # noqa: F401
+  from decap.sim.backend import simulation_backend
+
+  steps = []
+
+  class ShortViewer(play.ViserPlayViewer):
+    def run(self, *args, **kwargs):
+      super().run(num_steps=3)
+      assert self._last_error is None
+      steps.append(self._step_count)
+
+  monkeypatch.setattr(play, "ViserPlayViewer", ShortViewer)
+  path = str(checkpoint_files.resolve(run))
+  cfg = play.PlayConfig(checkpoint_file=path, device="cpu", viewer="viser", num_envs=2)
+  # Warp's kernels would compile for a minute.
+  with simulation_backend("native"):
+    play.run_play("Decap-G1-Flat", cfg)
+  assert steps == [3]
+
+
+@pytest.mark.slow
+def test_play_records_a_video(run, tmp_path):
+  import mediapy
+
+  video = tmp_path / "walk.mp4"
+  options = ["--video", str(video), "--seconds", "0.2", "--device", "cpu"]
+  assert main(["play", str(run), *options]) == 0
+  frames = mediapy.read_video(video)
+  assert frames.shape == (5, 480, 640, 3)
+  assert frames[-1].std() > 10  # Not an empty picture.
+  assert [p.name for p in tmp_path.iterdir()] == ["walk.mp4"]
+
+
+@pytest.mark.slow
+def test_a_shaky_policy_is_a_start_for_another_method(run, tmp_path):
+  options = ["--task", "g1-flat", "--method", "lcp", "--num-envs", "4", "--device"]
+  options += ["cpu", "--iterations", "1", "--log-root", str(tmp_path)]
+  assert main(["train", *options, "--init-from", str(run), *SMALL]) == 0
+  (folder,) = (tmp_path / "g1-flat").iterdir()
+  new, old = (
+    checkpoint.load(checkpoint_files.resolve(f))["actor_state_dict"]["mlp.0.weight"]
+    for f in (folder, run)
+  )
+  # One update away from where it started, and far from another initialisation.
+  assert 0 < (new - old).abs().max() < 0.05
+
+
+@pytest.mark.slow
+def test_ctrl_c_saves_and_exits_with_130(tmp_path):
+  command = [sys.executable, "-m", "decap.cli", "train", "--task", "g1-flat"]
+  command += ["--num-envs", "4", "--device", "cpu", "--log-root", str(tmp_path), *SMALL]
+  process = subprocess.Popen(
+    command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+  )
+  assert process.stdout is not None
+  for line in process.stdout:
+    if line.strip().startswith("2/"):
+      break
+  process.send_signal(signal.SIGINT)
+  rest = process.stdout.read()
+  assert process.wait() == 130
+  assert "Traceback" not in rest and "Stopped and saved" in rest
+  (folder,) = (tmp_path / "g1-flat").iterdir()
+  iteration = checkpoint.load(checkpoint_files.resolve(folder))["iter"]
+  assert iteration >= 2
+  load_bundle(folder / "policy")
+
+
+@pytest.mark.parametrize(
+  "override, message",
+  [
+    (["--env.rewards.track-xy.wieght", "2"], "Unrecognized options"),
+    (["--env.termination.rho", "half"], "could not convert string to float: 'half'"),
+    (["--env.termination.rho", "1.5"], "rho must be in"),
+    (["--agent.algorithm.schedule", "slow"], "invalid choice 'slow'"),
+    (["--agent.algorithm.gradient-penalty-coef", "1"], "Unrecognized options"),
+  ],
+)
+def test_overrides_are_checked_before_the_environment_is_built(
+  override, message, tmp_path, capsys
+):
+  options = ["--task", "g1-flat", "--device", "cpu", "--log-root", str(tmp_path)]
+  assert main(["train", *options, *override]) == 2
+  captured = capsys.readouterr()
+  assert message in captured.err and len(captured.err.splitlines()) == 1
+  assert "Building" not in captured.out
+  assert not list(tmp_path.iterdir())
+
+
+def test_a_limit_of_an_unknown_group_is_refused(tmp_path, capsys):
+  limits = tmp_path / "limits.yaml"
+  limits.write_text("joint_vel: {tail: 1.0}")
+  options = ["--task", "g1-flat", "--device", "cpu", "--limits", str(limits)]
+  options += ["--log-root", str(tmp_path / "runs")]
+  assert main(["train", *options]) == 2
+  assert "unknown group 'tail' (there are upper, lower)" in capsys.readouterr().err
+  assert os.listdir(tmp_path) == ["limits.yaml"]
+
+
+def test_the_description_of_a_run_survives_json(run):
+  spec = dataclasses.replace(load_spec(run), limits={"joint_vel": {"upper": 2.0}})
+  assert type(spec).from_dict(json.loads(json.dumps(spec.to_dict()))) == spec

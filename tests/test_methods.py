@@ -1,0 +1,203 @@
+"""Each method's values against a table written out here, and what it refuses."""
+
+import dataclasses
+import inspect
+
+import pytest
+import torch
+
+from decap import methods
+from decap.errors import UserError
+from decap.methods import METHODS, check_options, get_method
+from decap.rl.config import LagrangianCfg, LcpCfg, NIpoCfg, PpoCfg
+from decap.runs import RunSpec, build_configs
+
+PAPER_LIMITS = {
+  "action_rate": {"upper": 5.0, "lower": 20.0},
+  "joint_acc": {"upper": 20.0, "lower": 600.0},
+  "joint_torque": {"upper": 4.0, "lower": 20.0},
+  "joint_vel": {"upper": 1.5, "lower": 10.0},
+}
+WHOLE_BODY_LIMITS = {
+  name: dict.fromkeys(limits, limits["lower"]) for name, limits in PAPER_LIMITS.items()
+}
+
+# Algorithm, survival, reward rule, rule of termination, whole-body limits.
+TABLE = {
+  "whole-body-rl": (PpoCfg, False, "raw", "decap", False),
+  "smoothness-rewards": (PpoCfg, False, "raw", "decap", False),
+  "lcp": (LcpCfg, False, "raw", "decap", False),
+  "cat": (PpoCfg, True, "scale-clip", "cat", True),
+  "n-ipo": (NIpoCfg, False, "raw", "decap", True),
+  "ppo-lagrangian": (LagrangianCfg, False, "raw", "decap", False),
+  "decap-no-barrier": (PpoCfg, True, "clip", "decap", False),
+  "decap": (PpoCfg, True, "clip", "decap", False),
+  "decap-exact": (PpoCfg, True, "raw", "decap", False),
+}
+
+
+def _configs(method: str, **options):
+  return build_configs(RunSpec("g1-flat", method, **options))
+
+
+def test_the_table_covers_all_methods():
+  assert list(TABLE) == list(METHODS)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_values_of_each_method(method):
+  algorithm, survival, reward_rule, rule, whole_body = TABLE[method]
+  env, agent = _configs(method)
+  assert type(agent.algorithm) is algorithm
+  assert agent.algorithm.survival is survival
+  assert agent.algorithm.reward_rule == reward_rule
+  assert env.termination.rule == rule
+  limits = {name: term.limits for name, term in env.constraints.items()}
+  assert limits == (WHOLE_BODY_LIMITS if whole_body else PAPER_LIMITS)
+  p_max = {name: group.p_max for name, group in env.groups.items()}
+  expected = (
+    {"upper": 0.25, "lower": 0.25} if whole_body else {"upper": 0.5, "lower": 0.25}
+  )
+  assert p_max == expected
+  assert (env.feasibility is not None) == (method in ("decap", "decap-no-barrier"))
+  assert env.termination.barrier == (method != "decap-no-barrier")
+  exact_floor = 1e-6 if method in ("cat", "decap-exact") else None
+  assert env.termination.scale_floor_abs == exact_floor
+
+
+def test_values_of_the_smoothness_rewards():
+  def weights(method):
+    rewards = _configs(method)[0].rewards
+    return {k: rewards[k].weight for k in rewards if k.startswith("action_")}
+
+  assert weights("whole-body-rl") == {"action_rate_l2": -0.01}
+  expected = {"action_rate_l2": -0.01, "action_acc_l2": -0.05}
+  assert weights("smoothness-rewards") == expected
+  for method in METHODS.keys() - {"whole-body-rl", "smoothness-rewards"}:
+    assert weights(method) == {}
+
+
+def test_values_of_the_other_losses():
+  lcp = _configs("lcp")[1].algorithm
+  assert isinstance(lcp, LcpCfg) and lcp.gradient_penalty_coef == 0.002
+  n_ipo = _configs("n-ipo")[1].algorithm
+  assert isinstance(n_ipo, NIpoCfg)
+  values = (n_ipo.cost_limit, n_ipo.threshold_margin, n_ipo.barrier_t)
+  assert values == (0.01, 0.02, 50.0)
+  lagrangian = _configs("ppo-lagrangian")[1].algorithm
+  assert isinstance(lagrangian, LagrangianCfg) and lagrangian.cost_limit == 0.01
+  assert METHODS["n-ipo"].costs == "terms"
+  assert METHODS["ppo-lagrangian"].costs == "rows"
+
+
+def test_methods_differ_in_nothing_else():
+  """Same task, network, noise and PPO for all: what a fair comparison needs."""
+
+  def shared(method):
+    env, agent = _configs(method)
+    ppo = {f.name: getattr(agent.algorithm, f.name) for f in dataclasses.fields(PpoCfg)}
+    for name in ("class_name", "survival", "reward_rule"):
+      del ppo[name]
+    rewards = {
+      name: (term.weight, term.params)
+      for name, term in env.rewards.items()
+      if name not in ("action_rate_l2", "action_acc_l2")
+    }
+    terms = [set(env.events), set(env.terminations), set(env.observations)]
+    return agent.policy, ppo, agent.num_steps_per_env, repr(rewards), terms
+
+  reference = shared("decap")
+  for method in METHODS:
+    assert shared(method) == reference, method
+
+
+def test_editing_one_method_leaves_the_next_alone():
+  _configs("cat")
+  env, _ = _configs("decap")
+  assert env.groups["upper"].p_max == 0.5
+  assert env.constraints["joint_vel"].limits == {"upper": 1.5, "lower": 10.0}
+
+
+def test_cats_p_max_rises_linearly_in_expected_lifetime():
+  class Manager:
+    p_max = torch.full((3,), 0.25)
+
+  class Env:
+    constraint_manager = Manager()
+
+  set_p_max = methods._cat_schedule(Env())  # ty: ignore[invalid-argument-type]
+  set_p_max(0.0)
+  torch.testing.assert_close(Manager.p_max, torch.full((3,), 0.05))
+  set_p_max(0.5)  # 1 / (20 + 0.5 · (4 − 20)) = 1/12
+  torch.testing.assert_close(Manager.p_max, torch.full((3,), 1 / 12))
+  set_p_max(1.0)
+  torch.testing.assert_close(Manager.p_max, torch.full((3,), 0.25))
+
+
+@pytest.mark.parametrize(
+  "method, option",
+  [
+    ("lcp", "--env.termination.kappa"),
+    ("lcp", "--env.groups.upper.p-max"),
+    ("whole-body-rl", "--agent.algorithm.reward-rule"),
+    ("decap-no-barrier", "--env.termination.kappa"),
+    ("decap-no-barrier", "--env.termination.rho"),
+    ("cat", "--env.termination.rho"),
+    ("decap-exact", "--env.feasibility.budget"),
+    ("decap-exact", "--agent.algorithm.reward-rule"),
+    ("decap", "--agent.algorithm.survival"),
+    ("decap", "--env.termination.rule"),
+    ("decap", "--agent.algorithm.class_name=lcp"),
+  ],
+)
+def test_options_that_a_method_does_not_use_are_refused(method, option):
+  with pytest.raises(UserError, match=f"Method '{method}' does not use --"):
+    check_options(get_method(method), [option, "3"])
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_options_that_a_method_uses_exist(method):
+  """A pattern in `uses` that matches no METHOD_OPTIONS would never be asked."""
+  for pattern in METHODS[method].uses:
+    check_options(METHODS[method], [f"--{pattern.replace('*', 'x')}", "1"])
+  check_options(METHODS[method], ["--env.rewards.track-xy.weight", "2"])
+
+
+def test_ablations_come_from_the_command_line():
+  overrides = (
+    "--env.termination.kappa",
+    "6",
+    "--env.termination.rho=0.5",
+    "--env.groups.upper.p-max",
+    "0.3",
+    "--env.constraints.joint-vel.limits",
+    "{'upper': 2.0, 'lower': 8.0}",
+  )
+  env, _ = _configs("decap", overrides=overrides)
+  assert (env.termination.kappa, env.termination.rho) == (6.0, 0.5)
+  assert env.groups["upper"].p_max == 0.3 and env.groups["lower"].p_max == 0.25
+  assert env.constraints["joint_vel"].limits == {"upper": 2.0, "lower": 8.0}
+
+
+def test_limits_come_before_the_method():
+  limits = {"joint_vel": {"lower": 7.0}}
+  assert _configs("decap", limits=limits)[0].constraints["joint_vel"].limits == {
+    "upper": 1.5,
+    "lower": 7.0,
+  }
+  assert _configs("cat", limits=limits)[0].constraints["joint_vel"].limits == {
+    "upper": 7.0,
+    "lower": 7.0,
+  }
+
+
+def test_feasibility_is_an_option_of_survival_methods():
+  assert _configs("cat", feasibility="cap")[0].feasibility is not None
+  assert _configs("decap", feasibility="none")[0].feasibility is None
+  with pytest.raises(UserError, match="'decap-exact' does not use --feasibility"):
+    _configs("decap-exact", feasibility="cap")
+
+
+def test_each_method_is_a_few_lines():
+  for method in METHODS.values():
+    assert len(inspect.getsource(method.edit).splitlines()) <= 10, method.name
