@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import enum
 import io
 import json
 import os
@@ -156,14 +157,16 @@ def create_run_folder(
   folder: Path, spec: RunSpec, env: ConstrainedEnvCfg, agent: AgentCfg
 ) -> None:
   """Create a run folder with its params, in one move."""
-  from mjlab.utils.os import dump_yaml
+  import yaml
 
   try:
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".run-") as work:
       fresh = Path(work) / folder.name
-      dump_yaml(fresh / "params" / "env.yaml", plain(env))
-      dump_yaml(fresh / "params" / "agent.yaml", plain(agent))
+      (fresh / "params").mkdir(parents=True)
+      for name, config in (("env", env), ("agent", agent)):
+        text = yaml.safe_dump(plain(config), sort_keys=False)
+        (fresh / "params" / f"{name}.yaml").write_text(text)
       write_spec(fresh, spec)
       os.replace(fresh, folder)
   except OSError as error:
@@ -181,8 +184,13 @@ def plain(value: Any) -> Any:
     return {str(key): plain(item) for key, item in value.items()}
   if isinstance(value, (list, tuple)):
     return [plain(item) for item in value]
-  if value is None or isinstance(value, (bool, int, float, str)):
+  if isinstance(value, enum.Enum):
+    return value.name
+  if value is None or isinstance(value, bool):
     return value
+  for kind in (int, float, str):  # Subclasses, as numpy's float64, become the kind.
+    if isinstance(value, kind):
+      return kind(value)
   if callable(value) and hasattr(value, "__qualname__"):
     return f"{value.__module__}:{value.__qualname__}"
   return repr(value)
