@@ -6,9 +6,9 @@ import mujoco
 import numpy as np
 import pytest
 import torch
-import warp as wp
 
 from decap.errors import UserError
+from decap.rl.capture import Captured, on_stream
 from decap.sim import WarpSimulation, make_simulation
 from tests.sim.scenes import native, stand, targets, task_cfg
 
@@ -146,22 +146,14 @@ def test_a_control_step_can_be_captured(g1, split):
   torch.cuda.synchronize()
   for _ in range(2):
     step(eager)
-    with torch.cuda.stream(stream):
+    with on_stream(stream):
       step(captured)
-  torch.cuda.synchronize()
-  graph = torch.cuda.CUDAGraph()
-  with torch.cuda.graph(graph, stream=stream):
-    with wp.ScopedCapture(
-      stream=wp.get_stream(device),
-      external=True,
-      capture_mode=wp.CaptureMode.GLOBAL,
-    ):
-      step(captured)
+  graph = Captured(lambda: step(captured), stream)
   for i in range(1, 4):
     control.copy_(targets(g1, 64, i))
     torch.cuda.synchronize()
     step(eager)
-    graph.replay()
+    graph()
     torch.cuda.synchronize()
   # Atomic additions in the solver come in any order, and contacts amplify it.
   error = (eager.data.qpos[:] - captured.data.qpos[:]).abs().amax(dim=1)

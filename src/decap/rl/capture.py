@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import gc
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
 
@@ -32,6 +33,25 @@ class Captured:
   def __call__(self) -> None:
     with torch.cuda.stream(self._stream):
       self._graph.replay()
+
+
+@contextlib.contextmanager
+def own_stream(sim: Any) -> Iterator[torch.cuda.Stream]:
+  """A stream for torch, Warp and a WarpSimulation, on which work can be recorded."""
+  import warp as wp
+
+  stream = torch.cuda.Stream(sim.device)
+  usual = torch.cuda.ExternalStream(wp.get_stream(sim.wp_device).cuda_stream)
+  graphs, sim.use_cuda_graph = sim.use_cuda_graph, False
+  torch.cuda.synchronize()
+  sim.use_stream(stream)
+  try:
+    with on_stream(stream):
+      yield stream
+  finally:
+    torch.cuda.synchronize()
+    sim.use_stream(usual)
+    sim.use_cuda_graph = graphs
 
 
 @contextlib.contextmanager

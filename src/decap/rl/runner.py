@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -310,23 +310,23 @@ class _Graphs:
 
   def __init__(self, runner: Runner):
     self._runner = runner
-    self._stream = torch.cuda.Stream(runner.device)
+    self._stream: torch.cuda.Stream | None = None
     self._step: capture.Captured | None = None
     self._update: capture.Captured | None = None
     self._warm = False
-    runner.env.sim.use_cuda_graph = False
-    runner.env.sim.use_stream(self._stream)
 
-  def stream(self) -> contextlib.AbstractContextManager[None]:
+  @contextlib.contextmanager
+  def stream(self) -> Iterator[None]:
     """Everything between the replays must run on their stream too."""
-    torch.cuda.synchronize()
-    return capture.on_stream(self._stream)
+    with capture.own_stream(self._runner.env.sim) as self._stream:
+      yield
 
   def rollout(self) -> None:
     runner, env = self._runner, self._runner.env
     steps = runner.cfg.num_steps_per_env
     counters = env.common_step_counter, env._sim_step_counter
     if self._warm and self._step is None:
+      assert self._stream is not None
       self._step = capture.Captured(runner.rollout_step, self._stream)
     step = self._step or torch.no_grad()(runner.rollout_step)
     for _ in range(steps):
@@ -337,6 +337,7 @@ class _Graphs:
 
   def learn(self) -> None:
     if self._warm and self._update is None:
+      assert self._stream is not None
       self._update = capture.Captured(self._runner.learn_from_rollout, self._stream)
     (self._update or self._runner.learn_from_rollout)()
     self._warm = True

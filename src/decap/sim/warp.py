@@ -147,12 +147,11 @@ class WarpSimulation(Simulation):
     self._positions_current = False
 
   def use_stream(self, stream: torch.cuda.Stream) -> None:
-    """Makes Warp's kernels and writes through ``data`` and ``model`` run on a stream.
+    """Makes writes through ``data`` and ``model`` run on a stream.
 
     mjlab's arrays remember the stream on which they were first used, and would write
     there even while another one is being captured.
     """
-    wp.set_stream(wp.stream_from_torch(stream), self.wp_device)
     for array in _torch_arrays(self._data_bridge, self._model_bridge):
       array._torch_stream = stream
     self._reset_mask._torch_stream = stream
