@@ -11,6 +11,7 @@ from mjlab.tasks.velocity.mdp import curriculums as stock
 
 from decap.envs.masked import masked, write_where
 from decap.envs.mdp.commands import VelocityCommand
+from decap.envs.mdp.kinematics import get_command
 
 if TYPE_CHECKING:
   from mjlab.entity import Entity
@@ -33,11 +34,12 @@ def terrain_levels(
   """
   asset: Entity = env.scene[asset_cfg.name]
   terrain = env.scene.terrain
-  assert terrain is not None and terrain.cfg.terrain_generator is not None
+  assert terrain is not None and terrain.terrain_origins is not None
   generator = terrain.cfg.terrain_generator
+  assert generator is not None
   origins = terrain.env_origins
   distance = (asset.data.root_link_pos_w - origins)[:, :2].norm(dim=1)
-  command = env.command_manager.get_command(command_name)[:, :2].norm(dim=1)
+  command = get_command(env, command_name)[:, :2].norm(dim=1)
   up = distance > generator.size[0] / 2
   down = (distance < command * env.max_episode_length_s * 0.5) & ~up
   started = env.episode_length_buf > 0

@@ -19,6 +19,13 @@ def on_device(env: ManagerBasedRlEnv, ids: list[int] | slice) -> torch.Tensor | 
   return ids if isinstance(ids, slice) else constant(env, ("ids", tuple(ids)), ids)
 
 
+def get_command(env: ManagerBasedRlEnv, name: str) -> torch.Tensor:
+  """The current command of a term. # [B, n]"""
+  command = env.command_manager.get_command(name)
+  assert command is not None, f"the environment has no command '{name}'"
+  return command
+
+
 def root_velocity_yaw(asset: Entity) -> torch.Tensor:
   """Root velocity along and across the heading, in the horizontal plane. # [B, 2]"""
   w, x, y, z = asset.data.root_link_quat_w.unbind(-1)

@@ -15,6 +15,7 @@ from decap.envs.masked import constant
 from decap.envs.mdp.kinematics import (
   body_position_w,
   body_velocity_w,
+  get_command,
   on_device,
   root_velocity_yaw,
 )
@@ -36,7 +37,7 @@ def track_velocity_xy(
 ) -> torch.Tensor:
   """exp(−‖error‖² / variance) of the planar velocity in the yaw frame."""
   asset: Entity = env.scene[asset_cfg.name]
-  command = env.command_manager.get_command(command_name)
+  command = get_command(env, command_name)
   error = command[:, :2] - root_velocity_yaw(asset)
   return torch.exp(-error.square().sum(1) / variance)
 
@@ -49,7 +50,7 @@ def track_velocity_yaw(
 ) -> torch.Tensor:
   """exp(−error² / variance) of the yaw rate."""
   asset: Entity = env.scene[asset_cfg.name]
-  command = env.command_manager.get_command(command_name)
+  command = get_command(env, command_name)
   error = command[:, 2] - asset.data.root_link_ang_vel_b[:, 2]
   return torch.exp(-error.square() / variance)
 
@@ -141,7 +142,7 @@ def gait(
   clock = (env.episode_length_buf % period) / period
   phase = (clock.unsqueeze(1) + offset) % 1.0  # [B, feet]
   agrees = (phase < stance_share) == in_contact(env, sensor_name)
-  command = env.command_manager.get_command(command_name)
+  command = get_command(env, command_name)
   moves = command.norm(dim=1) > command_threshold
   return (agrees.sum(1) * moves).float()
 

@@ -1,0 +1,70 @@
+"""Our tasks in mjlab's registry, whoever is imported first."""
+
+import subprocess
+import sys
+
+import pytest
+
+IDS = ["Decap-G1-23dof-Flat", "Decap-G1-23dof-Rough", "Decap-G1-Flat", "Decap-G1-Rough"]
+
+
+def run(*lines: str) -> str:
+  """The output of a fresh interpreter; a plugin that fails to load only warns."""
+  process = subprocess.run(
+    [sys.executable, "-c", "\n".join(lines)], capture_output=True, text=True
+  )
+  assert process.returncode == 0, process.stderr
+  assert "Failed to load" not in process.stderr, process.stderr
+  return process.stdout.strip().splitlines()[-1]
+
+
+def test_names_need_neither_torch_nor_mjlab():
+  out = run(
+    "import sys, decap.tasks",
+    "decap.tasks.task_names()",
+    "print([m for m in ('torch', 'mjlab', 'mujoco') if m in sys.modules])",
+  )
+  assert out == "[]"
+
+
+@pytest.mark.parametrize(
+  "first",
+  [
+    "decap.tasks",
+    pytest.param("mjlab", marks=pytest.mark.slow),
+    # These import mjlab in the middle of their own import.
+    pytest.param("decap.envs.constrained_env", marks=pytest.mark.slow),
+    pytest.param("decap.tasks.velocity", marks=pytest.mark.slow),
+    pytest.param("decap.tasks.registration", marks=pytest.mark.slow),
+  ],
+)
+def test_registered_in_any_import_order(first):
+  out = run(
+    f"import {first}",
+    "import mjlab",
+    "from mjlab.tasks.registry import list_tasks",
+    "print([t for t in list_tasks() if t.startswith('Decap')])",
+  )
+  assert out == str(IDS)
+
+
+def test_what_the_registry_gives():
+  from mjlab.tasks.registry import load_env_cfg, load_rl_cfg, load_runner_cls
+
+  from decap.rl.config import AgentCfg
+  from decap.rl.mjlab_runner import MjlabRunner
+
+  cfg = load_env_cfg("Decap-G1-Flat")
+  assert cfg.rewards["track_xy"].weight == 1.5
+  cfg.rewards["track_xy"].weight = 0.0
+  assert load_env_cfg("Decap-G1-Flat").rewards["track_xy"].weight == 1.5
+  assert load_env_cfg("Decap-G1-Rough", play=True).scene.num_envs == 1
+  assert load_runner_cls("Decap-G1-23dof-Flat") is MjlabRunner
+  theirs, ours = load_rl_cfg("Decap-G1-Flat"), AgentCfg()
+  assert theirs.actor.hidden_dims == theirs.critic.hidden_dims
+  assert theirs.actor.hidden_dims == ours.policy.hidden_dims
+  assert theirs.num_steps_per_env == ours.num_steps_per_env
+  for name in ("learning_rate", "gamma", "lam", "entropy_coef", "clip_param"):
+    assert getattr(theirs.algorithm, name) == getattr(ours.algorithm, name), name
+  for name in ("num_learning_epochs", "num_mini_batches", "desired_kl"):
+    assert getattr(theirs.algorithm, name) == getattr(ours.algorithm, name), name
