@@ -20,6 +20,10 @@ COMMANDS = {
   "play": ("decap.commands.play", "watch a policy in the browser, or record a video"),
   "export": ("decap.commands.export", "write a run's policy as a bundle for a robot"),
   "sweep": ("decap.commands.sweep", "train, evaluate and compare a list of runs"),
+  "evaluate": ("decap.commands.evaluate", "measure smoothness, violations, tracking"),
+  "compare": ("decap.commands.compare", "put the results of several runs in one table"),
+  "profile": ("decap.commands.profile", "propose limits from measured motion"),
+  "bench": ("decap.commands.bench", "measure speed on this machine"),
   "list": ("decap.commands.list_", "list tasks, methods and physics backends"),
   "demo": ("decap.commands.demo", "train for a minute on the CPU and show the effect"),
 }
