@@ -16,7 +16,7 @@ FRAME_S = 0.04
 
 
 def clip(trajectory: Trajectory) -> dict[str, Any] | None:
-  """Ten seconds of the environment that stays up longest, as data for the page.
+  """Ten seconds of the environment with the fewest resets, as data for the page.
 
   Positions are 16-bit millimetres relative to the first base position. None where the
   trajectory has no skeleton.
@@ -24,10 +24,12 @@ def clip(trajectory: Trajectory) -> dict[str, Any] | None:
   if "points" not in trajectory.arrays or not trajectory.skeleton:
     return None
   dt = trajectory.layout.control_dt
-  length = min(round(CLIP_S / dt), trajectory.num_steps)
-  env, start = _calmest(trajectory, length)
+  start = min(int(trajectory.protocol.get("warmup", 0)), trajectory.num_steps - 1)
+  stop = min(start + round(CLIP_S / dt), trajectory.num_steps)
+  ended = trajectory.fell | trajectory.timed_out  # [T, B]
+  env = int(ended[start : stop - 1].sum(0).argmin())
   stride = max(1, round(FRAME_S / dt))
-  frames = slice(start, start + length, stride)
+  frames = slice(start, stop, stride)
   points = trajectory.points[frames, env].astype(np.float64)  # [F, P, 3]
   points[..., :2] -= points[0, 0, :2]
   millimetres = np.clip(np.round(points * 1000), -32768, 32767).astype("<i2")
@@ -41,7 +43,7 @@ def clip(trajectory: Trajectory) -> dict[str, Any] | None:
     "groups": trajectory.skeleton.get("groups", [""] * points.shape[1]),
     "names": list(trajectory.layout.groups),
     "points": base64.b64encode(millimetres.tobytes()).decode(),
-    "speeds": np.round(speeds, 2).tolist(),
+    "speeds": np.round(speeds.astype(np.float64), 2).tolist(),
   }
 
 
@@ -59,16 +61,6 @@ def playback_html(clips: Mapping[str, dict[str, Any]]) -> str:
     f'<script type="application/json" id="clips">{text}</script>\n'
     f"<script>{_SCRIPT}</script>"
   )
-
-
-def _calmest(trajectory: Trajectory, length: int) -> tuple[int, int]:
-  """Environment and first step of the clip with the fewest resets."""
-  done = trajectory.fell | trajectory.timed_out  # [T, B]
-  total = np.concatenate((np.zeros((1, done.shape[1])), np.cumsum(done, 0)))
-  latest = done.shape[0] - length
-  start = min(int(trajectory.protocol.get("warmup", 0)), latest)
-  resets = total[start + length - 1] - total[start]
-  return int(resets.argmin()), start
 
 
 _CONTROLS = """<div class="controls">

@@ -164,6 +164,7 @@ def joint_violations(results: Results, quantity: str = "joint_vel") -> Figure:
       boundary += len(indices)
       ax.axhline(boundary, color="#888888", lw=0.8)
     ax.set_xlabel(f"steps above the limit of {TITLES[quantity].lower()} (%)")
+    ax.set_xlim(0.0, max(ax.get_xlim()[1], 0.1))
     ax.grid(axis="y", visible=False)
     _legend(fig, ax)
     return fig
@@ -190,6 +191,9 @@ def spectra(results: Results) -> Figure:
     for g, group in enumerate(groups):
       for s, name in enumerate(signals.values()):
         ax = axes[g, s]
+        if not ax.lines:
+          text = "no stretch of 2.56 s\nwithout a reset"
+          ax.text(0.5, 0.5, text, transform=ax.transAxes, ha="center", va="center")
         ax.axvline(JITTER_HZ, color="#555555", ls="--", lw=1)
         ax.set_title(f"{group} body", loc="left")
         ax.set_ylabel(name)

@@ -90,11 +90,13 @@ def _section(title: str, content: str) -> str:
 
 
 def _tables(tables: Sequence[Table]) -> str:
-  return "\n".join(
+  parts = [f'<p class="note">{html.escape(tables[0].note)}</p>']
+  parts += [
     f"<h3>{html.escape(table.title)}</h3>"
     f'<div class="scroll" tabindex="0">{to_html(table)}</div>'
     for table in tables
-  )
+  ]
+  return "\n".join(parts)
 
 
 def _playback(trajectories: Mapping[str, Trajectory]) -> str:
@@ -232,14 +234,15 @@ h3 { font-size: 1rem; margin: 20px 0 6px; }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; font-size: 0.88rem; width: 100%;
   font-variant-numeric: tabular-nums; }
-caption { caption-side: bottom; text-align: left; color: var(--soft);
-  font-size: 0.8rem; padding-top: 6px; }
 th, td { padding: 5px 10px; text-align: right; white-space: nowrap;
   border-bottom: 1px solid var(--line); }
 th { font-weight: 600; }
 thead th { border-bottom: 2px solid var(--ink); white-space: normal;
   vertical-align: bottom; }
-tbody th, thead th:first-child { text-align: left; font-weight: 500; }
+th.lead { text-align: left; }
+tbody th { font-weight: 500; }
+tbody .lead[scope=row] { position: sticky; left: 0;
+  background: #fff; }
 tr.section > * { border-top: 2px solid var(--soft); }
 td b { color: var(--accent); }
 .std, .ratio { color: var(--soft); font-size: 0.82em; }
@@ -262,7 +265,7 @@ figcaption { color: var(--soft); font-size: 0.85rem; padding-top: 4px;
 .controls input { flex: 1 1 160px; accent-color: var(--accent); }
 .controls button, .controls select { font: inherit; padding: 4px 14px;
   border: 1px solid var(--line); border-radius: 6px; background: #fff; }
-.hint, .missing { color: var(--soft); font-size: 0.85rem; }
+.hint, .missing, .note { color: var(--soft); font-size: 0.85rem; }
 @media print { body { background: #fff; } section { border: 0; break-inside: avoid; }
   .controls { display: none; } }
 """

@@ -7,7 +7,6 @@ a CPU and as one CUDA graph on a GPU; the host reads nothing until the end.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -247,8 +246,3 @@ class Rollout:
   def _synchronize(self) -> None:
     if self.device.startswith("cuda"):
       torch.cuda.synchronize()
-
-
-def with_task(protocol: Protocol, policy: Policy) -> Protocol:
-  """The protocol on the task that a policy was trained for."""
-  return dataclasses.replace(protocol, task=policy.info.get("task") or protocol.task)

@@ -33,16 +33,16 @@ def _has_sections(table: Table) -> bool:
 
 
 def to_rich(table: Table):
-  """A table for the terminal."""
+  """A table for the terminal, without its note: tables of one comparison share it."""
   from rich import box
   from rich.table import Table as RichTable
 
-  out = RichTable(title=table.title, caption=table.note, box=box.SIMPLE_HEAD)
+  out = RichTable(title=table.title, title_justify="left", box=box.SIMPLE_HEAD)
   if _has_sections(table):
-    out.add_column("Group")
-  out.add_column("Method")
+    out.add_column("Group", no_wrap=True)
+  out.add_column("Method", no_wrap=True)
   for column in table.columns:
-    out.add_column(header(column), justify="right")
+    out.add_column(header(column), justify="right", overflow="fold")
   last = None
   for row in table.rows:
     if last is not None and row.section != last:
@@ -121,20 +121,21 @@ def to_csv(tables: Sequence[Table]) -> str:
 
 
 def to_html(table: Table) -> str:
-  """An HTML table with its note as caption; the best cells have the class `best`."""
-  lead = ["Group"] if _has_sections(table) else []
-  heads = [*lead, "Method", *(header(column) for column in table.columns)]
-  lines = ["<table>", f"<caption>{html.escape(table.note)}</caption>", "<thead><tr>"]
-  lines += [f'<th scope="col">{html.escape(text)}</th>' for text in heads]
+  """An HTML table without its note; the best cells are bold."""
+  lead = ["Group", "Method"] if _has_sections(table) else ["Method"]
+  lines = ["<table>", "<thead><tr>"]
+  lines += [f'<th scope="col" class="lead">{text}</th>' for text in lead]
+  lines += [
+    f'<th scope="col">{html.escape(header(column))}</th>' for column in table.columns
+  ]
   lines += ["</tr></thead>", "<tbody>"]
   last = None
   for row in table.rows:
     lines.append(f"<tr{_break(last, row.section)}>")
-    if lead:
-      lines.append(
-        f"<th>{html.escape(row.section if row.section != last else '')}</th>"
-      )
-    lines.append(f'<th scope="row">{html.escape(row.label)}</th>')
+    if len(lead) > 1:
+      group = row.section if row.section != last else ""
+      lines.append(f'<th class="lead">{html.escape(group)}</th>')
+    lines.append(f'<th scope="row" class="lead">{html.escape(row.label)}</th>')
     for cell, column in zip(row.cells, table.columns, strict=True):
       lines.append(_html_cell(cell, column))
     lines.append("</tr>")

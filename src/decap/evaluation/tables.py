@@ -111,7 +111,7 @@ def group_results(
 
 
 def make_tables(methods: Sequence[Method], baseline: str | None = None) -> list[Table]:
-  """Smoothness; violations and task; all violations in two counts; jitter and δ̄."""
+  """The paper's two tables first, then all violations in two counts, jitter and δ̄."""
   results = [result for method in methods for result in method.results]
   if not results:
     raise UserError("There is nothing to compare.")
@@ -119,46 +119,40 @@ def make_tables(methods: Sequence[Method], baseline: str | None = None) -> list[
   base = _find_baseline(methods, baseline)
   note = _note(methods, base)
   groups = list(results[0].layout.groups)
-  smoothness = [
-    _table_rows(methods, _smoothness_columns(group), base, section=group)
-    for group in groups
-  ]
-  limits = _violation_columns(groups, ("joint_acc", "action_rate"), "any_joint")
-  task = (*limits, *_task_columns())
-  every = _violation_columns(groups, QUANTITIES, "any_joint")
-  joint_steps = _violation_columns(groups, QUANTITIES, "joint_steps")
-  delta = _delta_columns(groups)
+
+  def by_group(title: str, columns: Callable[[str], tuple[Column, ...]]) -> Table:
+    rows = [
+      row
+      for group in groups
+      for row in _table_rows(methods, columns(group), base, section=group)
+    ]
+    return Table(title, columns(groups[0]), tuple(rows), note)
+
+  task = (*_paper_violation_columns(groups), *_task_columns())
+  jitter = _jitter_columns(groups)
   return [
-    Table(
-      "Smoothness",
-      _smoothness_columns(groups[0]),
-      tuple(row for rows in smoothness for row in rows),
-      note,
-    ),
+    by_group("Smoothness", _smoothness_columns),
     Table(
       "Steps with a violation by at least one joint, and task performance",
       task,
       (*_table_rows(methods, task, base), _standing_row(methods, task)),
       note,
     ),
-    Table(
-      "Steps with a violation by at least one joint, all quantities",
-      every,
-      _table_rows(methods, every, base),
-      note,
+    by_group(
+      "Steps with a violation by at least one joint (%)",
+      lambda group: _violation_columns(group, "any_joint"),
+    ),
+    by_group(
+      "Joint-steps with a violation (%)",
+      lambda group: _violation_columns(group, "joint_steps"),
     ),
     Table(
-      "Joint-steps with a violation, all quantities",
-      joint_steps,
-      _table_rows(methods, joint_steps, base),
+      "Action power above 5 Hz, and DeCap's termination probability",
+      jitter,
+      _table_rows(methods, jitter, base),
       note,
     ),
-    Table(
-      "Action power above 5 Hz, and which constraint decides δ̄",
-      delta,
-      _table_rows(methods, delta, base),
-      note,
-    ),
+    by_group("Share of δ̄ by the constraint that decides it (%)", _share_columns),
   ]
 
 
@@ -172,24 +166,32 @@ def _smoothness_columns(group: str) -> tuple[Column, ...]:
   return (
     column("Action rate", "action_rate", "rad/s"),
     column("DoF acc.", "joint_acc", "rad/s²"),
-    column("DoF acc. (20 ms)", "joint_acc_20ms", "rad/s²"),
+    column("DoF acc. 20 ms", "joint_acc_20ms", "rad/s²"),
     column("DoF velocity", "joint_vel", "rad/s"),
     column("Energy", "energy", "Nm·rad/s"),
   )
 
 
-def _violation_columns(
-  groups: Sequence[str], quantities: Sequence[str], kind: str
-) -> tuple[Column, ...]:
+def _paper_violation_columns(groups: Sequence[str]) -> tuple[Column, ...]:
   def column(name: str, group: str) -> Column:
     return Column(
       f"{SHORT[name]} {group}",
-      lambda m: m["violations"][group][name][kind],
+      lambda m: m["violations"][group][name]["any_joint"],
       factor=100.0,
       unit="%",
     )
 
-  return tuple(column(name, group) for name in quantities for group in groups)
+  names = ("joint_acc", "action_rate")
+  return tuple(column(name, group) for name in names for group in groups)
+
+
+def _violation_columns(group: str, kind: str) -> tuple[Column, ...]:
+  def column(name: str) -> Column:
+    return Column(
+      SHORT[name], lambda m: m["violations"][group][name][kind], factor=100.0
+    )
+
+  return tuple(column(name) for name in QUANTITIES)
 
 
 def _task_columns() -> tuple[Column, ...]:
@@ -204,11 +206,11 @@ def _task_columns() -> tuple[Column, ...]:
       better="higher",
       tracking=True,
     ),
-    Column("Falls", lambda m: m["falls_per_minute"], decimals=3, unit="1/min"),
+    Column("Falls", lambda m: m["falls_per_minute"], unit="1/min"),
   )
 
 
-def _delta_columns(groups: Sequence[str]) -> tuple[Column, ...]:
+def _jitter_columns(groups: Sequence[str]) -> tuple[Column, ...]:
   def jitter(group: str) -> Column:
     return Column(
       f"Jitter {group}",
@@ -217,21 +219,21 @@ def _delta_columns(groups: Sequence[str]) -> tuple[Column, ...]:
       unit="%",
     )
 
-  def share(name: str, group: str) -> Column:
+  delta = Column("Mean δ̄", lambda m: m["delta"]["mean"], decimals=4)
+  return (*(jitter(group) for group in groups), delta)
+
+
+def _share_columns(group: str) -> tuple[Column, ...]:
+  def share(name: str) -> Column:
     return Column(
-      f"{SHORT[name]} {group}",
+      SHORT[name],
       lambda m: {"mean": m["delta"]["share"][f"{name}/{group}"], "std": None},
       decimals=0,
       factor=100.0,
-      unit="% of δ̄",
       better=None,
     )
 
-  return (
-    *(jitter(group) for group in groups),
-    Column("Mean δ̄", lambda m: m["delta"]["mean"], decimals=4),
-    *(share(name, group) for name in QUANTITIES for group in groups),
-  )
+  return tuple(share(name) for name in QUANTITIES)
 
 
 # Rows.
@@ -249,8 +251,8 @@ def _table_rows(
     cells = [_cell(method, column) for column in columns]
     if base is not None and method is not baseline:
       cells = [
-        replace(cell, ratio=_ratio(cell, b))
-        for cell, b in zip(cells, base, strict=True)
+        replace(cell, ratio=_ratio(cell, b)) if column.better else cell
+        for cell, b, column in zip(cells, base, columns, strict=True)
       ]
     rows.append(Row(method.label, tuple(cells), section))
   return _mark_best(rows, columns, methods)

@@ -1,0 +1,106 @@
+"""Figures show the data and the limits that they were given."""
+
+import numpy as np
+import pytest
+
+from decap.errors import UserError
+from decap.evaluation import plots
+from decap.evaluation.metrics import measure_trajectory, metrics_of_trajectory
+from decap.evaluation.results import Result
+from tests.evaluation.synthetic import make_trajectory
+
+
+@pytest.fixture(scope="module")
+def trajectories():
+  return {
+    "a": make_trajectory(steps=400, seed=0),
+    "b": make_trajectory(steps=400, seed=1, size=0.3),
+  }
+
+
+@pytest.fixture(scope="module")
+def results(trajectories):
+  return {
+    label: Result(t.policy, t.protocol, t.layout, metrics_of_trajectory(t))
+    for label, t in trajectories.items()
+  }
+
+
+def lines(ax, label):
+  return [line for line in ax.lines if line.get_label() == label]
+
+
+def test_traces_show_the_largest_joint_and_the_limit(trajectories):
+  fig = plots.traces(trajectories, "joint_vel", seconds=2.0)
+  upper, lower = fig.axes
+  assert lines(upper, "limit")[0].get_ydata()[0] == 1.5
+  assert lines(lower, "limit")[0].get_ydata()[0] == 10.0
+  assert lines(upper, "limit")[0].get_linestyle() == "--"
+  speed = measure_trajectory(trajectories["a"])["joint_vel"][:, 0]
+  shown = lines(lower, "a")[0].get_ydata()
+  # 2 s from the end of the warm-up of 10 steps; the lower body are joints 0 and 1.
+  np.testing.assert_allclose(shown, speed[10:110, :2].max(1))
+
+
+def test_tracking_shows_command_pushes_and_the_middle_environment(trajectories):
+  trajectory = make_trajectory(steps=500)
+  trajectory.protocol = {
+    **trajectory.protocol,
+    "commands": "switching",
+    "disturbed": True,
+  }
+  forward = plots.velocity_tracking({"a": trajectory}).axes[0]
+  np.testing.assert_allclose(
+    lines(forward, "a")[0].get_ydata(),
+    np.median(trajectory.base_velocity[:, :, 0], axis=1),
+    rtol=1e-5,
+  )
+  # Pushes at 4 s and 8 s of 10 s.
+  pushes = [
+    line.get_xdata()[0] for line in forward.lines if line.get_linestyle() == ":"
+  ]
+  assert pushes == [4.0, 8.0]
+
+
+def test_distributions_have_the_limit_at_one(results):
+  fig = plots.distributions(results)
+  assert len(fig.axes) == 8
+  for ax in fig.axes:
+    assert lines(ax, "limit")[0].get_xdata()[0] == 1.0
+    assert len(ax.patches) == 2
+
+
+def test_joint_violations_are_percentages_by_joint(results):
+  ax = plots.joint_violations({"a": results["a"]}, "joint_vel").axes[0]
+  names = [text.get_text() for text in ax.get_yticklabels()]
+  assert names == ["elbow", "hip", "knee"]  # By group: upper, then lower.
+  share = results["a"].metrics["joints"]["elbow"]["violations"]["joint_vel"]
+  assert ax.patches[0].get_width() == pytest.approx(100 * share)
+
+
+def test_spectra_peak_at_the_motion(results):
+  ax = plots.spectra(results).axes[0]
+  line = lines(ax, "a")[0]
+  peak = line.get_xdata()[line.get_ydata().argmax()]
+  assert peak == pytest.approx(1.25, abs=0.4)  # The synthetic motion's frequency.
+
+
+def test_training_curves_read_event_files(tmp_path):
+  from torch.utils.tensorboard import SummaryWriter
+
+  writer = SummaryWriter(str(tmp_path))
+  for step, value in enumerate((1.0, 4.0, 9.0)):
+    writer.add_scalar("Train/episode_length", value, step)
+  writer.close()
+  fig = plots.training_curves({"run": tmp_path})
+  line = lines(fig.axes[0], "run")[0]
+  assert list(line.get_xdata()) == [0, 1, 2] and list(line.get_ydata()) == [1, 4, 9]
+  with pytest.raises(UserError, match="No run logged 'Loss/none'"):
+    plots.training_curves({"run": tmp_path}, ["Loss/none"])
+
+
+def test_an_unknown_quantity_is_refused(results, trajectories):
+  with pytest.raises(UserError, match="Unknown quantity 'speed'"):
+    plots.traces(trajectories, "speed")
+  with pytest.raises(UserError, match="Unknown quantity 'speed'"):
+    plots.joint_violations(results, "speed")

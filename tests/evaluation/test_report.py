@@ -1,0 +1,104 @@
+"""The HTML report is one file that needs nothing else."""
+
+import base64
+import copy
+import json
+import re
+
+import numpy as np
+import pytest
+
+from decap.evaluation.metrics import metrics_of_trajectory
+from decap.evaluation.playback import clip
+from decap.evaluation.report import ReportInput, make_report, write_report
+from decap.evaluation.results import Result
+from decap.evaluation.tables import group_results, make_tables
+from tests.evaluation.synthetic import make_trajectory
+
+
+def make_results(folder, record=True):
+  results = []
+  for i, method in enumerate(("cat", "decap")):
+    trajectory = make_trajectory(seed=i)
+    result = Result(
+      {
+        "name": method,
+        "method": method,
+        "seed": 1,
+        "task": "t",
+        "source": f"{method}<",
+      },
+      trajectory.protocol,
+      trajectory.layout,
+      metrics_of_trajectory(trajectory),
+      versions={"torch": "2.x"},
+    )
+    result.path = folder / method / "metrics.json"
+    result.save(result.path)
+    if record:
+      trajectory.save(folder / method / "trajectory.npz")
+    results.append(result)
+  return results
+
+
+def make_input(results, command="decap compare a b --html r.html"):
+  methods = group_results(results, [None] * len(results))
+  return ReportInput(methods, make_tables(methods), command)
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+  folder = tmp_path_factory.mktemp("report")
+  write_report(make_input(make_results(folder)), folder / "out" / "r.html")
+  return (folder / "out" / "r.html").read_text()
+
+
+def test_it_loads_nothing_from_elsewhere(page):
+  assert "http:" not in page and "https:" not in page
+  sources = re.findall(r'(?:src|href)="([^"]{0,20})', page)
+  assert sources and all(source.startswith("data:image/svg") for source in sources)
+
+
+def test_it_shows_tables_figures_playback_and_how_it_was_made(page):
+  assert page.count("<table>") == 6
+  # Tracking, four traces, distributions, four joint figures, spectra.
+  assert page.count("data:image/svg+xml") == 11
+  assert page.count("<canvas") == 2
+  assert "decap compare a b --html r.html" in page
+  assert "2.x" in page and "cat&lt;" in page and "cat<" not in page
+
+
+def test_playback_data_are_the_trajectory(page):
+  text = re.search(r'id="clips">(.*?)</script>', page, re.S).group(1)
+  clips = json.loads(text)
+  assert [data["label"] for data in clips] == ["CaT", "DeCap"]
+  data = clips[0]
+  raw = np.frombuffer(base64.b64decode(data["points"]), "<i2").reshape(-1, 4, 3)
+  assert data["dt"] == 0.04 and len(raw) == len(data["speeds"]) == 95
+
+
+def test_a_clip_starts_after_the_warm_up_in_the_calmest_environment():
+  trajectory = make_trajectory(rollouts=1, envs=2, steps=100, warmup=10)
+  trajectory.arrays["timed_out"][:] = False
+  trajectory.arrays["fell"][:] = False
+  trajectory.arrays["fell"][50, 0] = True
+  trajectory.arrays["points"][:, 1] = 0.25
+  trajectory.arrays["points"][10:, 1, 0, 0] = 1.0  # Base x when the clip starts.
+  data = clip(trajectory)
+  raw = np.frombuffer(base64.b64decode(data["points"]), "<i2").reshape(-1, 4, 3)
+  assert raw[0, 0].tolist() == [0, 0, 250]  # Relative to the first base position.
+  assert raw[0, 1].tolist() == [-750, 0, 250]
+
+
+def test_without_trajectories_it_says_what_is_missing(tmp_path):
+  page = make_report(make_input(make_results(tmp_path, record=False)))
+  assert "--trajectory 1" in page and "<canvas" not in page
+  assert page.count("data:image/svg+xml") == 6
+
+
+def test_text_cannot_become_markup(tmp_path):
+  results = make_results(tmp_path)
+  results[0] = copy.copy(results[0])
+  methods = group_results(results, ["</script><script>alert(1)</script>", None])
+  page = make_report(ReportInput(methods, make_tables(methods), "<b>"))
+  assert "<script>alert" not in page and "<b></pre>" not in page
