@@ -1,5 +1,6 @@
 """The training loop: exact resume, reproducible seeds, clean interrupts, warnings."""
 
+import dataclasses
 import os
 import signal
 from pathlib import Path
@@ -25,9 +26,9 @@ SMALL = (
 )
 
 
-def _spec(method="decap", **changes) -> RunSpec:
-  values = {"task": "g1-flat", "num_envs": 6, "iterations": 6, "overrides": SMALL}
-  return RunSpec(**{**values, "method": method, **changes})
+def _spec(method: str = "decap", task: str = "g1-flat", **changes: int) -> RunSpec:
+  spec = RunSpec(task, method, num_envs=6, iterations=6, overrides=SMALL)
+  return dataclasses.replace(spec, **changes)
 
 
 def _runner(spec: RunSpec, run_dir: Path | None = None, **options) -> Runner:
@@ -68,16 +69,16 @@ def _assert_same(a: Runner, b: Runner) -> None:
       assert value == second[path], path
 
 
-def _check_exact_resume(method: str, tmp_path: Path, monkeypatch) -> None:
-  whole = _runner(_spec(method))
+def _check_exact_resume(spec: RunSpec, tmp_path: Path, monkeypatch) -> None:
+  whole = _runner(spec)
   assert whole.learn()
-  part = _runner(_spec(method), tmp_path, on_iteration=_stop_at(3))
+  part = _runner(spec, tmp_path, on_iteration=_stop_at(3))
   assert not part.learn()
   assert checkpoint_files.resolve(tmp_path).name == "model_3.pt"
   # Whatever the number of the engine's threads.
   threads = 1 if whole.env.sim.num_threads > 1 else 2
   monkeypatch.setattr("decap.sim.native._available_cpus", lambda: threads)
-  rest = _runner(_spec(method))
+  rest = _runner(spec)
   assert rest.env.sim.num_threads == threads
   torch.rand(7)  # Someone else's random numbers in between.
   rest.resume(checkpoint_files.resolve(tmp_path))
@@ -87,24 +88,18 @@ def _check_exact_resume(method: str, tmp_path: Path, monkeypatch) -> None:
 
 
 def test_three_and_three_iterations_are_six_bit_for_bit(tmp_path, monkeypatch):
-  _check_exact_resume("decap", tmp_path, monkeypatch)
+  _check_exact_resume(_spec(), tmp_path, monkeypatch)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("method", [name for name in METHODS if name != "decap"])
 def test_every_method_resumes_bit_for_bit(method, tmp_path, monkeypatch):
-  _check_exact_resume(method, tmp_path, monkeypatch)
+  _check_exact_resume(_spec(method), tmp_path, monkeypatch)
 
 
 @pytest.mark.slow
 def test_rough_ground_resumes_bit_for_bit(tmp_path, monkeypatch):
-  monkeypatch.setattr(
-    "tests.rl.test_runner._spec",
-    lambda method: RunSpec(
-      "g1-rough", method, num_envs=6, iterations=6, overrides=SMALL
-    ),
-  )
-  _check_exact_resume("decap", tmp_path, monkeypatch)
+  _check_exact_resume(_spec(task="g1-rough"), tmp_path, monkeypatch)
 
 
 def test_interrupts_infeasible_limits_and_foreign_policies(
@@ -141,9 +136,9 @@ def test_interrupts_infeasible_limits_and_foreign_policies(
   assert signal.getsignal(signal.SIGINT) is handler
 
   weights = {k: v.clone() for k, v in runner.alg.actor.state_dict().items()}
-  normaliser = runner.alg.actor.obs_normalizer
+  normaliser = runner.alg.actor.get_buffer("obs_normalizer._mean")
   with torch.no_grad():
-    for tensor in (*runner.alg.actor.parameters(), normaliser._mean):
+    for tensor in (*runner.alg.actor.parameters(), normaliser):
       tensor.add_(1.0)
   runner.init_from(checkpoint_files.resolve(tmp_path))
   saved = torch.load(tmp_path / "checkpoints" / "model_2.pt", weights_only=True)
