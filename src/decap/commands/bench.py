@@ -1,40 +1,108 @@
-"""``decap bench``: measure speed on this machine."""
+"""``decap bench``: how fast training is here, and where the time goes."""
 
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
 from decap.commands import checks
+from decap.errors import UserError
+from decap.tasks import TASKS
 
-BENCHMARKS = ("engines",)
+GPU_NUM_ENVS = (1024, 4096, 8192, 16384)
+CPU_NUM_ENVS = (64, 256)
+CASES = ("stock", "eager", "captured", "unconstrained", "physics", "mjlab-task")
+FAILED = 1
+"""Exit code when a case could not be measured."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-  """Which benchmark, its size, and a file for the numbers."""
+  """What is measured, and where the numbers go."""
   add = parser.add_argument
   add(
-    "benchmark",
-    choices=BENCHMARKS,
-    help="engines: C MuJoCo against MuJoCo Warp's CPU backend",
+    "what",
+    nargs="?",
+    choices=("training", "engines"),
+    default="training",
+    help="training loops (default), or the two CPU physics engines",
   )
-  add(
-    "--num-envs",
-    type=int,
-    nargs="+",
-    default=[64, 256],
-    metavar="N",
-    help="numbers of environments (default: 64 256)",
-  )
-  add("--steps", type=int, default=20, metavar="N", help="steps of each (default: 20)")
-  add("--json", metavar="FILE", help="write the numbers here as well")
+  add("--num-envs", type=int, nargs="+", metavar="N", help="numbers of environments")
+  add("--task", metavar="NAME", help="task to train (default: g1-flat)")
+  add("--device", default="auto", help="auto, cpu, cuda or cuda:N (default: auto)")
+  add("--cases", nargs="+", choices=CASES, help="a choice of cases (default: all)")
+  add("--seconds", type=float, help="how long a case is measured (default: 2)")
+  add("--steps", type=int, metavar="N", help="engines only: steps (default: 20)")
+  add("--json", metavar="FILE", help="write all numbers and the machine's description")
+  add("--table", metavar="FILE", help="write the table as Markdown")
+  add("--plot", metavar="FILE", help="draw the speeds, e.g. as speeds.png")
 
 
-def run(options: argparse.Namespace) -> None:
-  """Run a benchmark and print its table."""
-  for num_envs in options.num_envs:
-    checks.check_num_envs(num_envs, "cpu")
-  checks.check_at_least("--steps", options.steps, 1)
+def run(options: argparse.Namespace) -> int:
+  """Measure, print a table, write what was asked for."""
+  for count in options.num_envs or ():
+    checks.check_at_least("--num-envs", count, 1)
+  for path in (options.json, options.table, options.plot):
+    if path:
+      checks.check_writable(Path(path).parent)
+  return _engines(options) if options.what == "engines" else _training(options)
+
+
+def _training(options: argparse.Namespace) -> int:
+  _refuse(options, "steps")
+  device = checks.check_device(options.device)
+  task = options.task or "g1-flat"
+  if task not in TASKS:
+    raise UserError(f"Unknown task '{task}' (there are {', '.join(TASKS)}).")
+  seconds = 2.0 if options.seconds is None else options.seconds
+  if not seconds > 0:
+    raise UserError(f"--seconds must be above 0, not {seconds}.")
+  if device == "cpu" and "captured" in (options.cases or ()):
+    raise UserError("The case 'captured' needs a GPU.")
   print("Loading torch and mjlab …", flush=True)
+  checks.check_torch_device(device)
+  from decap.bench import plot, throughput
+
+  speeds = throughput.bench_throughput(
+    options.num_envs or (CPU_NUM_ENVS if device == "cpu" else GPU_NUM_ENVS),
+    device,
+    task=task,
+    cases=options.cases,
+    seconds=seconds,
+    json_path=Path(options.json) if options.json else None,
+  )
+  throughput.make_console().print(throughput.table(speeds, task))
+  print("\n".join(throughput.summary_lines(speeds)))
+  if options.table:
+    Path(options.table).parent.mkdir(parents=True, exist_ok=True)
+    Path(options.table).write_text(throughput.markdown(speeds))
+  if options.plot:
+    plot.plot_speeds(speeds, Path(options.plot), f"{task} on {_machine(device)}")
+  broken = [s for s in speeds if s.error not in (None, throughput.OUT_OF_MEMORY)]
+  return FAILED if broken else 0
+
+
+def _engines(options: argparse.Namespace) -> int:
+  _refuse(options, "task", "cases", "seconds", "table", "plot")
   from decap.bench.engines import bench_engines
 
-  bench_engines(options.num_envs, options.steps, options.json)
+  bench_engines(
+    options.num_envs or CPU_NUM_ENVS,
+    20 if options.steps is None else options.steps,
+    options.json,
+  )
+  return 0
+
+
+def _refuse(options: argparse.Namespace, *names: str) -> None:
+  for name in names:
+    if getattr(options, name) is not None:
+      raise UserError(f"'decap bench {options.what}' takes no --{name}.")
+
+
+def _machine(device: str) -> str:
+  from decap.bench.machine import describe_machine
+
+  machine = describe_machine()
+  if device == "cpu":
+    return f"{machine['cpu']}, {machine['cores']} cores"
+  return str(machine["gpu"])

@@ -1,0 +1,342 @@
+"""What is measured: one task, trained by mjlab and rsl_rl and by us, and its physics.
+
+Every case trains, or steps, the same environments from the same seed. The clock waits
+for the GPU wherever it is read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import io
+import math
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from mjlab.envs import ManagerBasedRlEnv, ManagerBasedRlEnvCfg
+from mjlab.rl import (
+  MjlabOnPolicyRunner,
+  RslRlModelCfg,
+  RslRlOnPolicyRunnerCfg,
+  RslRlPpoAlgorithmCfg,
+  RslRlVecEnvWrapper,
+)
+from mjlab.tasks import registry
+
+from decap.bench.gpu import BusyMeter, memory_gb
+from decap.envs.constrained_env import ConstrainedEnv, ConstrainedEnvCfg
+from decap.envs.stock import stock_twin
+from decap.rl import capture
+from decap.rl.config import AgentCfg
+from decap.rl.display import Stopwatch
+from decap.rl.runner import Runner
+from decap.runs import RunSpec, build_configs
+from decap.sim import simulation_backend
+
+MJLAB_TASK = "Mjlab-Velocity-Flat-Unitree-G1"
+"""mjlab's own G1 task on a plane, for reference."""
+
+WARM_UP = 3
+"""Iterations before the clock starts: our first runs eagerly and the second records."""
+
+STOCK_WARM_UP = 2
+
+MIN_ITERATIONS = 3
+
+
+@dataclass(frozen=True)
+class Settings:
+  """What all cases of a benchmark share."""
+
+  task: str
+  num_envs: int
+  device: str
+  seconds: float
+  """How long each case is measured at least."""
+
+
+@dataclass(frozen=True)
+class Timing:
+  """Seconds of the two stages of an iteration, and what the GPU did meanwhile."""
+
+  collect_s: float
+  update_s: float
+  steps: int
+  """Environment steps per iteration, all environments together."""
+  iterations: int
+  busy: float | None
+  memory_gb: float | None
+
+
+def stock(settings: Settings) -> Timing:
+  """The task as mjlab's environment, trained by rsl_rl."""
+  env_cfg, agent_cfg = _configs(settings)
+  return _train_stock(settings, stock_twin(env_cfg), rsl_rl_cfg(agent_cfg))
+
+
+def mjlab_task(settings: Settings) -> Timing:
+  """mjlab's own G1 task, trained by rsl_rl."""
+  env_cfg = registry.load_env_cfg(MJLAB_TASK)
+  env_cfg.seed = 1
+  env_cfg.scene.num_envs = settings.num_envs
+  agent_cfg = registry.load_rl_cfg(MJLAB_TASK)
+  assert isinstance(agent_cfg, RslRlOnPolicyRunnerCfg)
+  return _train_stock(settings, env_cfg, agent_cfg)
+
+
+def eager(settings: Settings) -> Timing:
+  """DeCap, every operation launched from Python."""
+  return _train_ours(settings, use_graphs=False)
+
+
+def captured(settings: Settings) -> Timing:
+  """DeCap, rollout step and update as CUDA graphs."""
+  return _train_ours(settings, use_graphs=True)
+
+
+def unconstrained(settings: Settings) -> Timing:
+  """The fastest of ours without constraints: none measured, none ends a return."""
+  env_cfg, agent_cfg = _configs(settings)
+  agent_cfg.algorithm.survival = False
+  agent_cfg.algorithm.reward_rule = "raw"
+  with _quiet():
+    env = ConstrainedEnv(env_cfg, settings.device)
+  manager = env.constraint_manager
+  nothing = {
+    "delta": torch.zeros(env.num_envs, device=env.device),
+    "costs": torch.zeros(env.num_envs, len(manager.rows), device=env.device),
+    "quantities": {},
+    "margins": {},
+  }
+  manager.compute = lambda: nothing  # ty: ignore[invalid-assignment]
+  return _run(settings, env, agent_cfg, use_graphs=True)
+
+
+def physics(settings: Settings) -> Timing:
+  """The substeps of a control step alone, with constant controls.
+
+  They start where a few random actions have led, again and again, so that contacts
+  are those of walking and falling robots rather than of a heap on the ground.
+  """
+  env_cfg, agent_cfg = _configs(settings)
+  with _quiet():
+    env = ConstrainedEnv(env_cfg, settings.device)
+    env.reset(seed=1)
+  steps = agent_cfg.num_steps_per_env
+  shape = env.num_envs, env.action_manager.total_action_dim
+  for _ in range(steps):
+    env.step(torch.randn(shape, device=env.device))
+  state = env.sim.state_dict()
+
+  def step() -> None:
+    # Every substep computes positions and forces once; without a split loop the
+    # closing forward pass would repeat the next one's positions.
+    env.sim.step_many(env.cfg.decimation)
+    if getattr(env.sim, "split", False):
+      env.sim.forward()
+
+  step, context = _as_graph(env, step)
+
+  def block() -> tuple[float, float]:
+    env.sim.load_state_dict(state)
+    watch = SyncedStopwatch(settings.device)
+    watch.lap()
+    for _ in range(steps):
+      step()
+    return watch.lap(), 0.0
+
+  with context:
+    timing = _measure(settings, block, env.num_envs * steps)
+  env.close()
+  return timing
+
+
+CASES: dict[str, tuple[str, Callable[[Settings], Timing]]] = {
+  "stock": ("stock mjlab + rsl_rl", stock),
+  "eager": ("ours, eager", eager),
+  "captured": ("ours, captured", captured),
+  "unconstrained": ("ours, no constraints", unconstrained),
+  "physics": ("physics alone", physics),
+  "mjlab-task": ("mjlab's own G1 task + rsl_rl", mjlab_task),
+}
+"""Name → title and function."""
+
+
+class SyncedStopwatch(Stopwatch):
+  """A stopwatch that lets the GPU finish before it looks at the time."""
+
+  def __init__(self, device: str):
+    super().__init__()
+    self._wait = torch.device(device).type == "cuda"
+
+  def lap(self) -> float:
+    if self._wait:
+      torch.cuda.synchronize()
+    return super().lap()
+
+
+def rsl_rl_cfg(agent: AgentCfg) -> RslRlOnPolicyRunnerCfg:
+  """Our agent's networks and PPO as mjlab's config of rsl_rl."""
+  policy, ppo = agent.policy, agent.algorithm
+  std = policy.init_std
+  network: dict[str, Any] = {
+    "hidden_dims": policy.hidden_dims,
+    "activation": policy.activation,
+    "obs_normalization": policy.obs_normalization,
+  }
+  distribution = {
+    "class_name": "GaussianDistribution",
+    # rsl_rl has one value for all joints; it does not matter for speed.
+    "init_std": 1.0 if isinstance(std, dict) else std,
+    "std_type": policy.std_type,
+  }
+  shared = [field.name for field in dataclasses.fields(RslRlPpoAlgorithmCfg)]
+  algorithm = {
+    name: getattr(ppo, name)
+    for name in shared
+    if name != "class_name" and hasattr(ppo, name)
+  }
+  return RslRlOnPolicyRunnerCfg(
+    seed=agent.seed,
+    num_steps_per_env=agent.num_steps_per_env,
+    actor=RslRlModelCfg(**network, distribution_cfg=distribution),
+    critic=RslRlModelCfg(**network),
+    algorithm=RslRlPpoAlgorithmCfg(**algorithm),
+  )
+
+
+def _configs(settings: Settings) -> tuple[ConstrainedEnvCfg, AgentCfg]:
+  spec = RunSpec(task=settings.task, method="decap", num_envs=settings.num_envs)
+  return build_configs(spec)
+
+
+def _train_stock(
+  settings: Settings,
+  env_cfg: ManagerBasedRlEnvCfg,
+  agent_cfg: RslRlOnPolicyRunnerCfg,
+) -> Timing:
+  device = settings.device
+  # On a CPU both run on our engine: it is the training loops that are compared.
+  engine = simulation_backend() if device == "cpu" else contextlib.nullcontext()
+  agent_cfg.logger, agent_cfg.upload_model = "tensorboard", False
+  times: list[tuple[float, float]] = []
+  with _quiet(), engine, tempfile.TemporaryDirectory() as folder:
+    env = ManagerBasedRlEnv(env_cfg, device)
+    runner = MjlabOnPolicyRunner(
+      RslRlVecEnvWrapper(env), dataclasses.asdict(agent_cfg), folder, device
+    )
+    runner.logger.git_status_repos = []
+    write = runner.logger.log
+
+    def log(**values: Any) -> None:
+      times.append((values["collect_time"], values["learn_time"]))
+      write(**values)
+
+    runner.logger.log = log  # ty: ignore[invalid-assignment]
+    runner.learn(STOCK_WARM_UP, init_at_random_ep_len=True)
+    count = _iterations(settings, sum(times[-1]))
+    del times[:]
+    with BusyMeter(device) as meter:
+      runner.learn(count)
+    memory = memory_gb(device)
+    env.close()
+  return Timing(
+    collect_s=sum(collect for collect, _ in times) / count,
+    update_s=sum(update for _, update in times) / count,
+    steps=env.num_envs * agent_cfg.num_steps_per_env,
+    iterations=count,
+    busy=meter.share,
+    memory_gb=memory,
+  )
+
+
+def _train_ours(settings: Settings, use_graphs: bool) -> Timing:
+  env_cfg, agent_cfg = _configs(settings)
+  with _quiet():
+    env = ConstrainedEnv(env_cfg, settings.device)
+  return _run(settings, env, agent_cfg, use_graphs)
+
+
+def _run(
+  settings: Settings, env: ConstrainedEnv, agent_cfg: AgentCfg, use_graphs: bool
+) -> Timing:
+  with _quiet(), _warp_stream(settings.device):
+    runner = Runner(env, agent_cfg, use_graphs=use_graphs)
+    runner._spread_episodes()
+    graphs = runner._graphs
+    if use_graphs and graphs is None and settings.device != "cpu":
+      reason = capture.why_not(settings.device, env.waiting_terms)
+      raise RuntimeError(f"no capture: {reason}")
+
+    def iterate() -> tuple[float, float]:
+      log = runner.iterate(SyncedStopwatch(settings.device))
+      return log["Perf/collection_time"], log["Perf/learning_time"]
+
+    with graphs.stream() if graphs else contextlib.nullcontext():
+      steps = env.num_envs * agent_cfg.num_steps_per_env
+      timing = _measure(settings, iterate, steps)
+  env.close()
+  return timing
+
+
+def _measure(
+  settings: Settings, iterate: Callable[[], tuple[float, float]], steps: int
+) -> Timing:
+  """Mean times of the two stages over as many iterations as the settings ask for."""
+  for _ in range(WARM_UP):
+    last = iterate()
+  count = _iterations(settings, sum(last))
+  with BusyMeter(settings.device) as meter:
+    times = [iterate() for _ in range(count)]
+  return Timing(
+    collect_s=sum(collect for collect, _ in times) / count,
+    update_s=sum(update for _, update in times) / count,
+    steps=steps,
+    iterations=count,
+    busy=meter.share,
+    memory_gb=memory_gb(settings.device),
+  )
+
+
+def _iterations(settings: Settings, iteration_s: float) -> int:
+  return max(MIN_ITERATIONS, math.ceil(settings.seconds / iteration_s))
+
+
+def _as_graph(
+  env: ConstrainedEnv, func: Callable[[], None]
+) -> tuple[Callable[[], None], contextlib.AbstractContextManager[Any]]:
+  """A function of the simulation as a CUDA graph, and the context to call it in."""
+  if torch.device(env.device).type != "cuda":
+    return func, contextlib.nullcontext()
+  stream = torch.cuda.Stream(env.device)
+  stack = contextlib.ExitStack()
+  stack.enter_context(_warp_stream(env.device))
+  env.sim.use_cuda_graph = False
+  env.sim.use_stream(stream)
+  torch.cuda.synchronize()
+  stack.enter_context(capture.on_stream(stream))
+  func()
+  return capture.Captured(func, stream), stack
+
+
+@contextlib.contextmanager
+def _warp_stream(device: str):
+  """Gives Warp its stream back: a captured case moves it for good."""
+  if torch.device(device).type != "cuda":
+    yield
+    return
+  import warp as wp
+
+  stream = wp.get_stream(device)
+  try:
+    yield
+  finally:
+    torch.cuda.synchronize()
+    wp.set_stream(stream, device)
+
+
+def _quiet() -> contextlib.AbstractContextManager[Any]:
+  return contextlib.redirect_stdout(io.StringIO())

@@ -1,0 +1,119 @@
+"""What a GPU does while something is measured: how busy it is, how much it holds."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import threading
+from typing import Any
+
+import torch
+
+_SAMPLE_S = 0.05
+# The driver averages over up to a second: what it says first is about the time before.
+_SKIP_S = 0.8
+
+
+class _Utilization(ctypes.Structure):
+  _fields_ = [("gpu", ctypes.c_uint), ("memory", ctypes.c_uint)]
+
+
+class BusyMeter:
+  """Share of time with at least one kernel at work, as the driver counts it.
+
+  A context manager; afterwards ``share`` is in [0, 1], or None where there is no
+  NVIDIA driver, or too little time for a reading.
+  """
+
+  def __init__(self, device: str):
+    self.share: float | None = None
+    self._readings: list[int] = []
+    self._ended = threading.Event()
+    self._thread: threading.Thread | None = None
+    handle = _device_handle(device)
+    if handle is not None:
+      self._thread = threading.Thread(target=self._watch, args=handle, daemon=True)
+
+  def __enter__(self) -> BusyMeter:
+    if self._thread is not None:
+      self._thread.start()
+    return self
+
+  def __exit__(self, *_: object) -> None:
+    self._ended.set()
+    if self._thread is not None:
+      self._thread.join()
+    if self._readings:
+      self.share = sum(self._readings) / len(self._readings) / 100.0
+
+  def _watch(self, library: Any, handle: ctypes.c_void_p) -> None:
+    if self._ended.wait(_SKIP_S):
+      return
+    rates = _Utilization()
+    while not self._ended.wait(_SAMPLE_S):
+      if library.nvmlDeviceGetUtilizationRates(handle, ctypes.byref(rates)) != 0:
+        return
+      self._readings.append(rates.gpu)
+
+
+def driver_version() -> str | None:
+  """Version of the NVIDIA driver, if there is one."""
+  library = _nvml()
+  if library is None:
+    return None
+  text = ctypes.create_string_buffer(96)
+  if library.nvmlSystemGetDriverVersion(text, ctypes.c_uint(96)) != 0:
+    return None
+  return text.value.decode()
+
+
+def release_memory(device: str) -> None:
+  """Give back what earlier measurements held."""
+  # Environments and graphs refer to each other in cycles.
+  gc.collect()
+  if torch.device(device).type == "cuda":
+    torch.cuda.synchronize()
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+
+
+def memory_gb(device: str) -> float | None:
+  """GPU memory that torch has reserved at most, and that Warp's arrays hold now."""
+  if torch.device(device).type != "cuda":
+    return None
+  import warp as wp
+
+  warp_bytes = wp.get_mempool_used_mem_current(wp.get_device(device))
+  return (torch.cuda.max_memory_reserved() + warp_bytes) / 1e9
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+  """Whether torch, or Warp, could not allocate."""
+  if isinstance(error, torch.cuda.OutOfMemoryError):
+    return True
+  text = str(error).lower()
+  return isinstance(error, RuntimeError) and (
+    "out of memory" in text or "failed to allocate" in text
+  )
+
+
+def _device_handle(device: str) -> tuple[Any, ctypes.c_void_p] | None:
+  """The driver's own handle of a torch device, which numbers devices differently."""
+  if torch.device(device).type != "cuda":
+    return None
+  library = _nvml()
+  uuid = getattr(torch.cuda.get_device_properties(device), "uuid", None)
+  if library is None or uuid is None:
+    return None
+  handle = ctypes.c_void_p()
+  name = f"GPU-{uuid}".encode()
+  found = library.nvmlDeviceGetHandleByUUID(name, ctypes.byref(handle))
+  return (library, handle) if found == 0 else None
+
+
+def _nvml() -> Any:
+  try:
+    library = ctypes.CDLL("libnvidia-ml.so.1")
+  except OSError:
+    return None
+  return library if library.nvmlInit_v2() == 0 else None

@@ -1,0 +1,146 @@
+"""The benchmark of training: its arithmetic, its rows, and one small measurement."""
+
+import json
+
+import pytest
+import torch
+
+from decap.bench import throughput
+from decap.bench.cases import CASES, Settings, SyncedStopwatch, Timing, rsl_rl_cfg
+from decap.bench.gpu import BusyMeter, is_out_of_memory, memory_gb
+from decap.bench.plot import plot_speeds
+from decap.bench.throughput import Speed, measure
+from decap.rl.config import AgentCfg, PolicyCfg
+
+SETTINGS = Settings("g1-flat", num_envs=100, device="cpu", seconds=0.1)
+
+
+def speed(case: str, rollout: float, train: float | None, num_envs: int = 64) -> Speed:
+  return Speed(
+    case, num_envs, 1.0, rollout_steps_per_s=rollout, train_steps_per_s=train
+  )
+
+
+def test_rates_follow_from_times(monkeypatch):
+  timing = Timing(0.5, 0.3, steps=2400, iterations=4, busy=0.25, memory_gb=None)
+  monkeypatch.setitem(CASES, "eager", ("ours", lambda settings: timing))
+  row = measure("eager", SETTINGS)
+  assert row.rollout_steps_per_s == pytest.approx(2400 / 0.5)
+  assert row.train_steps_per_s == pytest.approx(2400 / 0.8)
+  assert row.collect_ms == pytest.approx(500.0)
+  assert row.update_ms == pytest.approx(300.0)
+  assert (row.num_envs, row.iterations, row.busy) == (100, 4, 0.25)
+
+
+def test_physics_has_no_training_rate(monkeypatch):
+  timing = Timing(0.5, 0.0, steps=2400, iterations=4, busy=None, memory_gb=None)
+  monkeypatch.setitem(CASES, "physics", ("physics", lambda settings: timing))
+  row = measure("physics", SETTINGS)
+  assert row.rollout_steps_per_s == 4800
+  assert row.train_steps_per_s is None and row.update_ms is None
+
+
+@pytest.mark.parametrize(
+  ("problem", "text"),
+  [
+    (torch.cuda.OutOfMemoryError("CUDA out of memory."), "out of memory"),
+    (RuntimeError("Failed to allocate 80 bytes on device 'cuda:0'"), "out of memory"),
+    (ValueError("no such term\nmore"), "ValueError: no such term"),
+  ],
+)
+def test_what_goes_wrong_is_a_row(monkeypatch, problem, text):
+  def fail(settings):
+    raise problem
+
+  monkeypatch.setitem(CASES, "stock", ("stock", fail))
+  row = measure("stock", SETTINGS)
+  assert row.error == text
+  assert row.train_steps_per_s is None
+  assert text in throughput.rows([row])[0]
+
+
+def test_ratios():
+  speeds = [
+    speed("stock", 100.0, 50.0),
+    speed("eager", 150.0, 100.0),
+    speed("captured", 400.0, 196.0),
+    speed("unconstrained", 410.0, 200.0),
+    speed("physics", 500.0, None),
+    # Only eager rows here: the ratios are theirs.
+    speed("stock", 10.0, 5.0, num_envs=8),
+    speed("eager", 20.0, 15.0, num_envs=8),
+    Speed("captured", 8, 1.0, error="out of memory"),
+  ]
+  ratios = throughput.summary(speeds)
+  assert ratios["64"] == pytest.approx(
+    {
+      "training_over_stock": 3.92,
+      "rollout_over_stock": 4.0,
+      "rollout_over_physics": 0.8,
+      "constraint_overhead": 0.02,
+    }
+  )
+  assert ratios["8"] == {"training_over_stock": 3.0, "rollout_over_stock": 2.0}
+  assert "constraints cost 2.0%" in throughput.summary_lines(speeds)[0]
+
+
+def test_files(tmp_path):
+  speeds = [speed("stock", 100.0, 50.0), speed("physics", 2e6, None)]
+  path = tmp_path / "new" / "bench.json"
+  throughput.write_json(path, speeds, "g1-flat", 2.0)
+  report = json.loads(path.read_text())
+  assert report["results"][0]["train_steps_per_s"] == 50.0
+  assert report["machine"]["versions"]["torch"].split("+")[0] in torch.__version__
+  assert "driver" in report["machine"]
+  lines = throughput.markdown(speeds).splitlines()
+  assert lines[3] == "| 64 | physics alone | 2,000,000 |  |  |  |  |  |"
+  figure = tmp_path / "bench.png"
+  plot_speeds(speeds, figure, "a machine")
+  assert figure.read_bytes().startswith(b"\x89PNG")
+
+
+def test_only_memory_errors_are_memory_errors():
+  assert not is_out_of_memory(RuntimeError("shapes differ"))
+  assert not is_out_of_memory(ValueError("out of memory"))
+
+
+def test_without_a_gpu_nothing_is_said_about_it():
+  with BusyMeter("cpu") as meter:
+    pass
+  assert meter.share is None
+  assert memory_gb("cpu") is None
+  assert SyncedStopwatch("cpu").lap() >= 0.0
+
+
+def test_rsl_rl_gets_our_agent():
+  agent = AgentCfg(policy=PolicyCfg(hidden_dims=(32, 16), init_std={".*": 0.3}))
+  agent.algorithm.gamma = 0.9
+  agent.num_steps_per_env = 7
+  cfg = rsl_rl_cfg(agent)
+  assert cfg.num_steps_per_env == 7
+  assert cfg.actor.hidden_dims == cfg.critic.hidden_dims == (32, 16)
+  assert cfg.algorithm.gamma == 0.9
+  assert cfg.algorithm.class_name == "PPO"
+  assert cfg.algorithm.num_learning_epochs == agent.algorithm.num_learning_epochs
+  assert cfg.algorithm.entropy_coef == agent.algorithm.entropy_coef
+
+
+@pytest.mark.slow
+def test_every_case_of_a_cpu_is_measured(tmp_path):
+  path = tmp_path / "bench.json"
+  speeds = throughput.bench_throughput((4,), "cpu", seconds=0.1, json_path=path)
+  assert [s.case for s in speeds] == list(throughput.CPU_CASES)
+  assert [s.error for s in speeds] == [None] * 4
+  for row in speeds:
+    assert row.iterations >= 3
+    assert row.rollout_steps_per_s == pytest.approx(4 * 24 / row.collect_ms * 1e3)
+  physics = speeds[-1]
+  assert physics.rollout_steps_per_s > max(s.rollout_steps_per_s for s in speeds[:-1])
+  assert len(json.loads(path.read_text())["results"]) == 4
+
+
+@pytest.mark.gpu
+def test_every_case_of_a_gpu_is_measured():
+  speeds = throughput.bench_throughput((64,), "cuda:0", seconds=1.0)
+  assert [s.error for s in speeds] == [None] * len(speeds)
+  assert all(s.memory_gb > 0 for s in speeds)
