@@ -120,7 +120,8 @@ def metrics(trajectory):
   minutes = a["fell"].size * layout.control_dt / 60
   out["falls"] = a["fell"].sum() / minutes
   out |= _delta(q, layout, valid, rollout)
-  out |= _jitter(a, layout, age, warmup)
+  if age.max() >= 128 + warmup:
+    out |= _jitter(a, layout, age, warmup)
   return out
 
 

@@ -1,0 +1,205 @@
+"""Rollouts in the real environment, small."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from decap.errors import UserError
+from decap.evaluation.environment import (
+  command_term,
+  evaluation_cfg,
+  last_sample,
+)
+from decap.evaluation.metrics import measure
+from decap.evaluation.policies import Policy, load_policy
+from decap.evaluation.protocol import SWITCHING_SCHEDULE, Protocol
+from decap.evaluation.rollout import Rollout, describe_env, evaluate, make_env
+from tests.evaluation import reference
+from tests.evaluation.test_metrics import flatten
+
+SMALL = Protocol(rollouts=2, envs=4, steps=70, warmup=5)
+
+
+def noisy(protocol, size=1.0):
+  """A policy of random actions: it falls within a second."""
+  generator = torch.Generator().manual_seed(0)
+
+  def act(obs):
+    return size * torch.randn(protocol.num_envs, 29, generator=generator)
+
+  return Policy(act, load_policy("stand").info)
+
+
+@pytest.fixture(scope="module")
+def evaluation():
+  return evaluate(noisy(SMALL), SMALL, trajectory=SMALL.envs)
+
+
+@pytest.fixture(scope="module")
+def rollout():
+  env = make_env(evaluation_cfg(SMALL), "cpu")
+  yield Rollout(env, noisy(SMALL), SMALL)
+  env.close()
+
+
+def test_identical_seeds_give_identical_json(evaluation):
+  again = evaluate(noisy(SMALL), SMALL)
+  assert json.dumps(again.result.to_dict()) == json.dumps(evaluation.result.to_dict())
+
+
+def test_an_independent_implementation_gets_the_same_figures(evaluation):
+  trajectory = evaluation.trajectory
+  assert trajectory.fell.any(), "the test needs a fall"
+  ours, theirs = flatten(evaluation.result.metrics), reference.metrics(trajectory)
+  assert ours.keys() - theirs.keys() == {"jitter/upper", "jitter/lower"}  # Too short.
+  for name, value in theirs.items():
+    assert ours[name] == pytest.approx(value, rel=1e-4, abs=1e-7), name
+
+
+def test_a_trajectory_tells_steps_that_count(evaluation):
+  trajectory = evaluation.trajectory
+  age = reference.episode_steps(trajectory.fell, trajectory.timed_out)
+  np.testing.assert_array_equal(trajectory.age, age)
+  np.testing.assert_array_equal(trajectory.valid, age >= 5)
+  assert trajectory.rollout == (0, 0, 0, 0, 1, 1, 1, 1)
+  # Default pose: feet on the ground, head between 1.1 and 1.4 m.
+  head = trajectory.skeleton["names"].index("torso_link/head")
+  assert 1.1 < trajectory.points[0, :, head, 2].mean() < 1.4
+
+
+def test_samples_are_what_the_constraints_of_training_see(rollout):
+  """Also in the step that ends an episode: it is read before the reset."""
+  env = rollout.env
+  obs, _ = env.reset(seed=1)
+  layout, scale = rollout.layout, torch.tensor(rollout.layout.action_scale)
+  done = torch.ones(SMALL.num_envs, dtype=torch.bool)
+  before, ends = None, 0
+  for _ in range(40):
+    obs, _, fell, late, extras = env.step(rollout.policy.act(obs))
+    sample = last_sample(env, fell, late)
+    first = done.unsqueeze(1)
+    prev_action = (
+      torch.where(first, sample.action, before.action) if before else sample.action
+    )
+    prev_vel = (
+      torch.where(first, sample.joint_vel, before.joint_vel)
+      if before
+      else sample.joint_vel
+    )
+    values = measure(sample, prev_action, prev_vel, scale, layout)
+    for m, name in enumerate(("action_rate", "joint_acc", "joint_torque", "joint_vel")):
+      seen = extras["constraints"]["quantities"][name]
+      torch.testing.assert_close(values[:, m], seen, rtol=1e-5, atol=1e-4)
+    before, done = dataclasses.replace(sample), fell | late
+    ends += int(done.sum())
+  assert ends > 0
+
+
+def test_base_velocity_is_in_the_yaw_frame(rollout):
+  """A robot that faces +y and moves along +y moves forward."""
+  env = rollout.env
+  env.reset(seed=2)
+  robot = env.scene["robot"]
+  data, indexing = robot.data.data, robot.indexing
+  quarter = torch.tensor([np.cos(np.pi / 4), 0.0, 0.0, np.sin(np.pi / 4)])
+  data.qpos[:, indexing.free_joint_q_adr[3:7]] = quarter.float().expand(8, 4)
+  velocity = torch.tensor([0.0, 0.7, 0.0, 0.0, 0.0, 0.3])
+  data.qvel[:, indexing.free_joint_v_adr] = velocity.expand(8, 6)
+  from decap.evaluation.environment import _base_velocity
+
+  expected = torch.tensor([0.7, 0.0, 0.3]).expand(8, 3)
+  torch.testing.assert_close(
+    _base_velocity(data, indexing), expected, atol=1e-6, rtol=0
+  )
+
+
+def test_switching_follows_the_schedule(rollout):
+  rollout.protocol = dataclasses.replace(SMALL, commands="switching")
+  for step, row in ((0, 0), (199, 0), (200, 1), (999, 4), (1000, 0)):
+    rollout._set_command(step)
+    command = command_term(rollout.env).command
+    assert command.tolist() == torch.tensor([SWITCHING_SCHEDULE[row]] * 8).tolist()
+  rollout.protocol = SMALL
+
+
+def test_policies_of_other_robots_and_observations_are_refused(rollout):
+  expected = describe_env(rollout.env, "g1-flat")
+  policy = Policy(None, {"source": "runs/x"}, expected)
+  policy.check(expected)
+  joints = expected["joint_names"][:-1]
+  policy.description = {**expected, "joint_names": joints}
+  with pytest.raises(
+    UserError, match="runs/x was not made for this task: its robot has"
+  ):
+    policy.check(expected)
+  policy.description = {**expected, "observations": expected["observations"][1:]}
+  with pytest.raises(UserError, match=r"it observes \[projected_gravity 3, command 3"):
+    policy.check(expected)
+
+
+def test_clean_protocols_have_neither_noise_nor_pushes():
+  cfg = evaluation_cfg(SMALL)
+  assert not cfg.observations["actor"].enable_corruption
+  assert "push" not in cfg.events and "friction" in cfg.events
+  assert cfg.scene.num_envs == 8
+
+
+def test_disturbed_protocols_push_every_four_seconds():
+  cfg = evaluation_cfg(dataclasses.replace(SMALL, disturbed=True))
+  assert cfg.observations["actor"].enable_corruption
+  assert cfg.events["push"].interval_range_s == (4.0, 4.0)
+
+
+def test_fixed_commands_are_the_only_ones():
+  fixed = dataclasses.replace(SMALL, commands="fixed", command=(0.5, 0.0, -0.1))
+  command = evaluation_cfg(fixed).commands["twist"]
+  assert command.ranges.lin_vel_x == (0.5, 0.5)
+  assert command.ranges.ang_vel_z == (-0.1, -0.1)
+  assert command.rel_standing_envs == 0.0
+  assert command.resampling_time_range[0] > 1e6
+
+
+def test_rough_ground_takes_every_level():
+  cfg = evaluation_cfg(dataclasses.replace(SMALL, task="g1-rough"))
+  assert not cfg.curriculum and next(iter(cfg.events)) == "patch"
+
+
+def test_other_limits_can_be_counted_against():
+  cfg = evaluation_cfg(SMALL, {"joint_vel": {"upper": 3.0}})
+  assert cfg.constraints["joint_vel"].limits == {"upper": 3.0, "lower": 10.0}
+  with pytest.raises(UserError, match="unknown constraint 'speed'"):
+    evaluation_cfg(SMALL, {"speed": {"upper": 3.0}})
+  with pytest.raises(UserError, match="must be given for the groups upper, lower"):
+    evaluation_cfg(SMALL, {"joint_vel": {"tail": 3.0}})
+
+
+@pytest.mark.parametrize(
+  ("changes", "message"),
+  [
+    ({"envs": 0}, "envs must be at least 1"),
+    ({"warmup": 70}, "warmup must be between 0 and steps - 1 = 69"),
+    ({"commands": "fixed"}, "fixed exactly when a command is given"),
+    ({"command": (1.0, 0.0, 0.0)}, "fixed exactly when a command is given"),
+    ({"push_interval_s": 0.0}, "push_interval_s must be positive"),
+  ],
+)
+def test_impossible_protocols_are_refused(changes, message):
+  with pytest.raises(UserError, match=message):
+    dataclasses.replace(SMALL, **changes)
+
+
+def test_unknown_tasks_and_recordings_are_refused():
+  with pytest.raises(UserError, match="Unknown task 'g2'"):
+    evaluate("stand", dataclasses.replace(SMALL, task="g2"))
+  with pytest.raises(UserError, match="between 0 and 4 environments per rollout"):
+    evaluate("stand", SMALL, trajectory=5)
+
+
+def test_protocols_survive_json():
+  fixed = dataclasses.replace(SMALL, commands="fixed", command=(0.5, 0.0, 0.0))
+  assert Protocol.from_dict(json.loads(json.dumps(fixed.to_dict()))) == fixed
+  assert (SMALL.label, fixed.label) == ("", "vx0.5")
+  assert dataclasses.replace(fixed, disturbed=True).label == "vx0.5-disturbed"
