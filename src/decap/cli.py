@@ -24,7 +24,6 @@ COMMANDS = {
   "compare": ("decap.commands.compare", "put the results of several runs in one table"),
   "profile": ("decap.commands.profile", "propose limits from measured motion"),
   "bench": ("decap.commands.bench", "measure speed on this machine"),
-  "bench": ("decap.commands.bench", "measure how fast training is on this machine"),
   "list": ("decap.commands.list_", "list tasks, methods and physics backends"),
   "demo": ("decap.commands.demo", "train for a minute on the CPU and show the effect"),
 }

@@ -138,14 +138,14 @@ def physics(settings: Settings) -> Timing:
     if getattr(env.sim, "split", False):
       env.sim.forward()
 
-  step, context = _as_graph(env, step)
+  replay, context = _as_graph(env, step)
 
   def block() -> tuple[float, float]:
     env.sim.load_state_dict(state)
     watch = SyncedStopwatch(settings.device)
     watch.lap()
     for _ in range(steps):
-      step()
+      replay()
     return watch.lap(), 0.0
 
   with context:

@@ -161,17 +161,13 @@ def option_tokens(options: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _expand(block: dict[str, Any], base: Path) -> list[PlannedRun]:
   grid = _mapping(block, "grid")
-  choices = [
+  choices: list[list[Any]] = [
     [(key, value) for value in _as_list(values)] for key, values in grid.items()
   ]
+  choices = [_names(block, "task"), _names(block, "method"), *choices, _seeds(block)]
   limits_file = base / str(block["limits"]) if block.get("limits") else None
   runs = []
-  for task, method, *chosen, seed in itertools.product(
-    _names(block, "task"),
-    _names(block, "method"),
-    *choices,
-    _seeds(block),
-  ):
+  for task, method, *chosen, seed in itertools.product(*choices):
     overrides = option_tokens({**_mapping(block, "overrides"), **dict(chosen)})
     spec = RunSpec(
       task=task,
