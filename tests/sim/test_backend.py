@@ -5,6 +5,7 @@ import torch
 import warp as wp
 from mjlab.envs import ManagerBasedRlEnv, manager_based_rl_env
 from mjlab.sim.sim import Simulation
+from mjlab.tasks.velocity.config.g1.env_cfgs import unitree_g1_flat_env_cfg
 
 from decap.errors import UserError
 from decap.sim import (
@@ -77,6 +78,28 @@ def test_a_stock_task_runs_without_compiling_anything(robot, monkeypatch):
   assert all(o.isfinite().all() for o in obs.values())
   # Standing robots touch the ground, and the critic sees it.
   assert env.scene["feet_ground_contact"].data.found.any()
+  env.close()
+
+
+@pytest.mark.slow
+def test_ray_casts_go_through_warp():
+  cfg = unitree_g1_flat_env_cfg()
+  cfg.scene.num_envs = 3
+  with simulation_backend("native"):
+    env = ManagerBasedRlEnv(cfg, "cpu")
+  env.reset()
+  for _ in range(5):
+    env.step(torch.randn(3, env.action_manager.total_action_dim))
+  # On a plane a foot's height is the z of the site that its rays start from; a sole
+  # that sinks in has none.
+  robot = env.scene["robot"]
+  feet = [robot.site_names.index(f"{side}_foot") for side in ("left", "right")]
+  torch.testing.assert_close(
+    env.scene["foot_height_scan"].data.heights,
+    robot.data.site_pos_w[:, feet, 2].clamp(min=0.0),
+    atol=1e-4,
+    rtol=0.0,
+  )
   env.close()
 
 

@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from decap.bench.engines import EngineSpeed, bench_engines, speed_ratios
+from decap.errors import UserError
+
+
+def test_ratios_are_native_over_warp():
+  speeds = [
+    EngineSpeed("native", 64, 3000.0, 6000.0, 1.0),
+    EngineSpeed("warp", 64, 300.0, 400.0, 60.0),
+  ]
+  assert speed_ratios(speeds) == {64: {"environment": 10.0, "physics": 15.0}}
+
+
+@pytest.mark.parametrize(
+  ("arguments", "sentence"),
+  [
+    (([0], 5), "numbers of environments must be positive"),
+    (([], 5), "numbers of environments must be positive"),
+    (([2], 0), "number of steps must be positive"),
+    (([2], 5, "/nowhere/engines.json"), "cannot write /nowhere/engines.json"),
+  ],
+)
+def test_impossible_requests_are_refused_before_any_work(arguments, sentence):
+  with pytest.raises(UserError, match=sentence):
+    bench_engines(*arguments)
+
+
+@pytest.mark.slow
+def test_both_engines_are_measured(tmp_path, capsys):
+  path = tmp_path / "engines.json"
+  speeds = bench_engines([4], 4, path)
+  report = json.loads(path.read_text())
+  assert [s.engine for s in speeds] == ["native", "warp"]
+  assert report["machine"]["versions"]["mjbatch"] == "0.1.0"
+  for result in report["results"]:
+    assert result["physics_per_s"] > result["env_steps_per_s"] > 0.0
+  assert report["ratios"]["4"]["physics"] > 1.0
+  assert "ratio" in capsys.readouterr().out
