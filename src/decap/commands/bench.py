@@ -83,6 +83,10 @@ def _training(options: argparse.Namespace) -> int:
 
 def _engines(options: argparse.Namespace) -> int:
   _refuse(options, "task", "cases", "seconds", "table", "plot")
+  for count in options.num_envs or ():
+    checks.check_num_envs(count, "cpu")
+  checks.check_at_least("--steps", options.steps, 1)
+  print("Loading torch and mjlab …", flush=True)
   from decap.bench.engines import bench_engines
 
   bench_engines(

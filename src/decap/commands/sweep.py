@@ -135,8 +135,15 @@ def _compare(root: Path, jobs: list[Job]) -> int:
     folders = [str(job.folder()) for job in done]
     output = root / f"comparison-{task}.md"
     command = [sys.executable, "-m", "decap.cli", "compare", *folders]
-    code = subprocess.call([*command, "--format", "markdown", "--output", str(output)])
+    command += ["--label", _label(Path(folders[0])), "--format", "markdown"]
+    code = subprocess.call([*command, "--output", str(output)])
     if code == 0:
       print(output.read_text())
     failed |= code
   return failed
+
+
+def _label(folder: Path) -> str:
+  """Which evaluation of a run folder is the newest: empty, or e.g. ``disturbed``."""
+  newest = max(folder.glob("metrics*.json"), key=lambda path: path.stat().st_mtime)
+  return newest.stem.removeprefix("metrics").lstrip("-")

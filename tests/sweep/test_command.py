@@ -1,0 +1,77 @@
+"""The command as a user calls it: real runs, tiny ones."""
+
+import json
+
+import pytest
+
+from decap.cli import main
+
+SWEEP = """
+task: g1-flat
+seed: 1
+iterations: 2
+num-envs: 4
+device: cpu
+evaluate: {rollouts: 2, envs: 2, steps: 60, trajectory: 0}
+overrides: {agent.num-steps-per-env: 4}
+runs:
+  - {method: decap, grid: {env.termination.kappa: [2, 3]}}
+  - {name: broken, method: cat, overrides: {agent.algorithm.gamma: much}}
+"""
+
+
+@pytest.fixture
+def sweep_file(tmp_path, monkeypatch):
+  monkeypatch.chdir(tmp_path)
+  (tmp_path / "tiny.yaml").write_text(SWEEP)
+  return "tiny.yaml"
+
+
+def test_wrong_files_and_options_end_at_once(sweep_file, capsys):
+  assert main(["sweep", "missing.yaml"]) == 2
+  assert "Cannot read the sweep file missing.yaml" in capsys.readouterr().err
+  assert main(["sweep", sweep_file, "--jobs", "0"]) == 2
+  assert "--jobs must be at least 1" in capsys.readouterr().err
+  assert main(["sweep", sweep_file, "--time-limit", "soon"]) == 2
+  assert "'soon' is no duration" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_dry_run_finds_a_wrong_option(sweep_file, capsys, tmp_path):
+  assert main(["sweep", sweep_file, "--dry-run"]) == 2
+  assert "g1-flat_cat_broken_s1" in capsys.readouterr().err
+  text = SWEEP.replace("much", "0.9")
+  (tmp_path / "tiny.yaml").write_text(text)
+  assert main(["sweep", sweep_file, "--dry-run"]) == 0
+  printed = capsys.readouterr().out
+  assert "g1-flat_decap_kappa=3_s1  new" in printed
+  assert "3 runs on cpu, one at a time; training takes about" in printed
+  assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.slow
+def test_runs_are_trained_evaluated_and_compared(sweep_file, capfd, tmp_path):
+  # Every run is cut off before it has finished anything.
+  assert main(["sweep", sweep_file, "--time-limit", "1s"]) == 3
+  assert "because the time limit was reached" in capfd.readouterr().out
+
+  assert main(["sweep", sweep_file, "--jobs", "2"]) == 1
+  printed = capfd.readouterr().out
+  assert "2 done, 1 failed" in printed
+  assert "g1-flat_cat_broken_s1 failed: training:" in printed
+  root = tmp_path / "runs" / "tiny"
+  table = (root / "comparison-g1-flat.md").read_text()
+  rows = {line.split("|")[2] for line in table.splitlines() if "DeCap" in line}
+  assert len(rows) == 2 and any("κ 3" in row for row in rows)
+  folders = sorted((root / "g1-flat").glob("*_decap_s1_kappa=*"))
+  assert len(folders) == 2
+  results = [json.loads((folder / "metrics.json").read_text()) for folder in folders]
+  assert [r["protocol"]["steps"] for r in results] == [60, 60]
+
+  # Again: what is done stays as it is; a repaired file goes on.
+  before = [(folder / "metrics.json").stat().st_mtime_ns for folder in folders]
+  (tmp_path / "tiny.yaml").write_text(SWEEP.replace("much", "0.9"))
+  assert main(["sweep", sweep_file]) == 0
+  assert "3 done" in capfd.readouterr().out
+  after = [(folder / "metrics.json").stat().st_mtime_ns for folder in folders]
+  assert before == after
