@@ -1,0 +1,102 @@
+"""The commands as a user calls them: evaluate, compare, profile, and training after."""
+
+import json
+
+import pytest
+import torch
+
+from decap.cli import main
+from decap.deploy.bundle import write_bundle
+from decap.deploy.export import actor_to_onnx
+from decap.evaluation.environment import evaluation_cfg
+from decap.evaluation.protocol import Protocol
+from decap.evaluation.rollout import describe_env, make_env
+from decap.evaluation.trajectory import load_trajectory
+from decap.runs import RunSpec, build_configs, read_limits
+
+TINY = ["--rollouts", "2", "--envs", "2", "--steps", "60", "--device", "cpu"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+  """A folder with a bundle of a random network, evaluated, and `stand` beside it."""
+  folder = tmp_path_factory.mktemp("evaluation")
+  env = make_env(evaluation_cfg(Protocol(rollouts=1, envs=1)), "cpu")
+  description = describe_env(env, "g1-flat")
+  env.close()
+  torch.manual_seed(0)
+  size = sum(term["dim"] for term in description["observations"])
+  weights = {
+    "mlp.0.weight": 0.1 * torch.randn(16, size),
+    "mlp.0.bias": torch.zeros(16),
+    "mlp.2.weight": 0.1 * torch.randn(29, 16),
+    "mlp.2.bias": torch.zeros(29),
+  }
+  write_bundle(folder / "bundle", actor_to_onnx(weights, "elu", 1e-2), description)
+  for name in ("bundle", "stand"):
+    source = name if name == "stand" else str(folder / name)
+    assert (
+      main(["evaluate", source, *TINY, "--output", str(folder / f"{name}-out")]) == 0
+    )
+  return folder
+
+
+def test_evaluate_writes_metrics_and_a_trajectory(folder):
+  data = json.loads((folder / "bundle-out" / "metrics.json").read_text())
+  assert data["policy"]["method"] == "decap" and data["engine"]["backend"] == "native"
+  assert data["protocol"]["steps"] == 60
+  trajectory = load_trajectory(folder / "bundle-out" / "trajectory.npz")
+  assert trajectory.num_steps == 60 and trajectory.num_envs == 2  # One per rollout.
+
+
+def test_compare_prints_tables_and_writes_a_report(folder, capsys):
+  sources = [str(folder / "bundle-out"), str(folder / "stand-out")]
+  out = folder / "report.html"
+  options = ["--format", "markdown", "--html", str(out), "--plot", "traces"]
+  where = ["--plot-folder", str(folder / "plots"), "--plot-format", "svg"]
+  assert main(["compare", *sources, *options, *where]) == 0
+  text = capsys.readouterr().out
+  assert "| upper | DeCap |" in text and "| Standing still |" in text
+  assert out.read_text().count("<canvas") == 2
+  assert (folder / "plots" / "traces.svg").stat().st_size > 1000
+
+
+def test_compare_takes_labels_and_files(folder, capsys):
+  file = folder / "bundle-out" / "metrics.json"
+  csv = folder / "out.csv"
+  assert main(["compare", f"mine={file}", "--format", "csv", "--output", str(csv)]) == 0
+  assert ",mine," in csv.read_text()
+
+
+@pytest.mark.parametrize(
+  ("argv", "message"),
+  [
+    (["compare", "{f}/bundle-out", "--label", "disturbed"], "has no metrics-disturbed"),
+    (["compare", "{f}/bundle-out", "--output", "x"], "need --format markdown"),
+    (["compare", "{f}/bundle-out", "--baseline", "lcp"], "no baseline 'lcp'"),
+    (
+      ["compare", "{f}/bundle-out", "--plot", "training"],
+      "needs run folders with event",
+    ),
+    (["evaluate", "{f}"], "has no policy"),
+    (["evaluate", "stand", "--steps", "0"], "steps must be at least 1"),
+    (["evaluate", "stand", "--limits", "{f}/none.yaml"], "Cannot read the limits file"),
+    (["evaluate", "{f}/bundle", "--task", "g1-23dof-flat", *TINY], "joints, not 23"),
+    (["profile", "{f}/bundle", "--quantile", "lower"], "must be GROUP=Q"),
+  ],
+)
+def test_bad_input_is_one_sentence(folder, capsys, argv, message):
+  assert main([text.format(f=folder) for text in argv]) == 2
+  error = capsys.readouterr().err
+  assert message in error and "Traceback" not in error
+
+
+def test_profiled_limits_go_into_training(folder, capsys):
+  out = folder / "limits.yaml"
+  options = ["--envs", "4", "--steps", "60", "--device", "cpu", "--output", str(out)]
+  assert main(["profile", str(folder / "bundle"), *options]) == 0
+  assert "Quantiles by body group" in capsys.readouterr().out
+  limits = read_limits(out)
+  env, _ = build_configs(RunSpec(task="g1-flat", method="decap", limits=limits))
+  for name, term in env.constraints.items():
+    assert term.limits == limits[name]
