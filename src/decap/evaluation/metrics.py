@@ -157,7 +157,7 @@ class Metrics:
     above = self._above.cpu() / counted.view(-1, 1, 1)  # [R, Q, J]
     any_above = self._any_above.cpu() / counted.view(-1, 1, 1)  # [R, Q, G]
     minutes = steps * self.layout.control_dt / 60.0
-    spectrum = self._spectrum.result()
+    frequency, power, windows = self._spectrum.result()
     return {
       "smoothness": self._smoothness(values),
       "violations": self._violations(above, any_above),
@@ -165,10 +165,10 @@ class Metrics:
       "standing_still": _named(TRACKING, self._standing.cpu() / steps.unsqueeze(1)),
       "falls_per_minute": summary(self._falls.cpu() / minutes),
       "delta": self._delta_result(counted),
-      "jitter": self._jitter(*spectrum[:2]),
-      "joints": self._joints(values, above, *spectrum[:2]),
+      "jitter": self._jitter(frequency, power),
+      "joints": self._joints(values, above, frequency, power),
       "histograms": self._histograms(),
-      "spectra": self._spectra(*spectrum),
+      "spectra": self._spectra(frequency, power, windows),
       "counted_share": _number(float(counted.sum() / steps.sum())),
       "non_finite_steps": int(self._broken.sum().item()),
     }

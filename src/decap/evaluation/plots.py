@@ -63,7 +63,7 @@ def velocity_tracking(trajectories: Trajectories) -> Figure:
   """
   with rc_context(_RC):
     fig = Figure(figsize=(8, 4.4))
-    axes = np.atleast_1d(fig.subplots(2, 1, sharex=True))
+    axes = [row[0] for row in _grid(fig, 2, 1)]
     for axis, (ax, name) in enumerate(zip(axes, ("forward", "lateral"), strict=True)):
       first = next(iter(trajectories.values()))
       command = first.command[:, 0, axis]
@@ -85,7 +85,7 @@ def traces(
   groups = next(iter(trajectories.values())).layout.groups
   with rc_context(_RC):
     fig = Figure(figsize=(8, 2.1 * len(groups)))
-    axes = np.atleast_1d(fig.subplots(len(groups), 1, sharex=True))
+    axes = [row[0] for row in _grid(fig, len(groups), 1)]
     for i, (label, trajectory) in enumerate(trajectories.items()):
       values = measure_trajectory(trajectory)[quantity][:, 0]  # [T, J]
       start = min(int(trajectory.protocol.get("warmup", 0)), len(values) - 1)
@@ -111,7 +111,7 @@ def distributions(results: Results) -> Figure:
   groups = next(iter(results.values())).layout.groups
   with rc_context(_RC):
     fig = Figure(figsize=(9, 2.3 * len(groups)))
-    axes = fig.subplots(len(groups), len(QUANTITIES), sharex=True, squeeze=False)
+    axes = _grid(fig, len(groups), len(QUANTITIES))
     for i, (label, result) in enumerate(results.items()):
       histograms = result.metrics["histograms"]
       for g, group in enumerate(groups):
@@ -119,20 +119,20 @@ def distributions(results: Results) -> Figure:
           counts = np.array(histograms["counts"][group][quantity], dtype=float)
           share = counts / max(counts.sum(), 1.0)
           edges = np.linspace(0, histograms["largest"], len(counts) + 1)
-          ax = axes[g, q]
+          ax = axes[g][q]
           # What is beyond the last edge would be a spike there: it is no bin.
           ax.stairs(share[:-1], edges[:-1], label=label, lw=1.3, **_style(i))
           ax.set_yscale("log")
           ax.set_ylim(1e-6, 1)
     for g, group in enumerate(groups):
-      axes[g, 0].set_ylabel(f"{group} body\nshare of joint-steps")
+      axes[g][0].set_ylabel(f"{group} body\nshare of joint-steps")
       for q, quantity in enumerate(QUANTITIES):
-        _limit_line(axes[g, q], 1.0, horizontal=False)
+        _limit_line(axes[g][q], 1.0, horizontal=False)
         if g == 0:
-          axes[g, q].set_title(TITLES[quantity])
+          axes[g][q].set_title(TITLES[quantity])
         if g == len(groups) - 1:
-          axes[g, q].set_xlabel("value / limit")
-    _legend(fig, axes[0, 0])
+          axes[g][q].set_xlabel("value / limit")
+    _legend(fig, axes[0][0])
     return fig
 
 
@@ -179,7 +179,7 @@ def spectra(results: Results) -> Figure:
   }
   with rc_context(_RC):
     fig = Figure(figsize=(8, 2.3 * len(groups)))
-    axes = fig.subplots(len(groups), len(signals), sharex=True, squeeze=False)
+    axes = _grid(fig, len(groups), len(signals))
     for i, (label, result) in enumerate(results.items()):
       data = result.metrics["spectra"]
       frequency = np.array(data["frequency_hz"])[1:]
@@ -187,10 +187,10 @@ def spectra(results: Results) -> Figure:
         for s, signal in enumerate(signals):
           density = np.array(data["groups"][group][signal])[1:]
           if density.any():
-            axes[g, s].semilogy(frequency, density, label=label, **_style(i))
+            axes[g][s].semilogy(frequency, density, label=label, **_style(i))
     for g, group in enumerate(groups):
       for s, name in enumerate(signals.values()):
-        ax = axes[g, s]
+        ax = axes[g][s]
         if not ax.lines:
           text = "no stretch of 2.56 s\nwithout a reset"
           ax.text(0.5, 0.5, text, transform=ax.transAxes, ha="center", va="center")
@@ -199,7 +199,7 @@ def spectra(results: Results) -> Figure:
         ax.set_ylabel(name)
     for ax in axes[-1]:
       ax.set_xlabel("frequency (Hz); dashed: above is jitter")
-    _legend(fig, axes[0, 0])
+    _legend(fig, axes[0][0])
     return fig
 
 
@@ -219,7 +219,7 @@ def training_curves(runs: Mapping[str, Path], tags: Sequence[str] = ()) -> Figur
   rows = -(-len(chosen) // columns)
   with rc_context(_RC):
     fig = Figure(figsize=(4.2 * columns, 2.2 * rows))
-    axes = fig.subplots(rows, columns, sharex=True, squeeze=False).flatten()
+    axes = [ax for row in _grid(fig, rows, columns) for ax in row]
     for ax in axes[len(chosen) :]:
       ax.set_visible(False)
     for ax, tag in zip(axes, chosen, strict=False):
@@ -255,6 +255,11 @@ def read_scalars(run: Path | str) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     steps = np.array([event.step for event in events])
     scalars[tag] = (steps, np.array([event.value for event in events]))
   return scalars
+
+
+def _grid(fig: Figure, rows: int, columns: int) -> list[list[Axes]]:
+  """Axes by row and column that share their x axis."""
+  return fig.subplots(rows, columns, sharex=True, squeeze=False).tolist()
 
 
 def _tracking_line(

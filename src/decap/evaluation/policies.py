@@ -221,9 +221,11 @@ def _same(a: Any, b: Any) -> bool:
 class _Affine(nn.Module):
   """An element-wise operation with a constant, as normalisers have."""
 
+  value: torch.Tensor
+
   def __init__(self, operator: str, value: np.ndarray) -> None:
     super().__init__()
-    self._operator = operator
+    self._operator = operator  # ty: ignore[unresolved-attribute]
     self.register_buffer("value", torch.from_numpy(value.copy()))
 
   def forward(self, x: torch.Tensor) -> torch.Tensor:

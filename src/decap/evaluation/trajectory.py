@@ -104,9 +104,10 @@ class Trajectory:
       "skeleton": self.skeleton,
       "policy": self.policy,
     }
+    contents: dict[str, Any] = {"meta": np.array(json.dumps(meta)), **self.arrays}
     partial = path.with_name(path.name + ".partial")
     with partial.open("wb") as file:
-      np.savez_compressed(file, meta=np.array(json.dumps(meta)), **self.arrays)
+      np.savez_compressed(file, **contents)  # ty: ignore[invalid-argument-type]
     partial.replace(path)
 
 
