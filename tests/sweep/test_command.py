@@ -1,6 +1,7 @@
 """The command as a user calls it: real runs, tiny ones."""
 
 import json
+import re
 
 import pytest
 
@@ -61,7 +62,7 @@ def test_runs_are_trained_evaluated_and_compared(sweep_file, capfd, tmp_path):
   assert "g1-flat_cat_broken_s1 failed: training:" in printed
   root = tmp_path / "runs" / "tiny"
   table = (root / "comparison-g1-flat.md").read_text()
-  rows = {line.split("|")[2] for line in table.splitlines() if "DeCap" in line}
+  rows = set(re.findall(r"DeCap \([^)]*\)", table))
   assert len(rows) == 2 and any("κ 3" in row for row in rows)
   folders = sorted((root / "g1-flat").glob("*_decap_s1_kappa=*"))
   assert len(folders) == 2

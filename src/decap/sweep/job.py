@@ -22,7 +22,7 @@ from decap.sweep.plan import Plan, PlannedRun
 
 State = Literal["waiting", "training", "evaluating", "done", "failed", "stopped"]
 
-GRACE_S = 60.0
+GRACE_S = 120.0
 """Time that an interrupted process has to save before it is told again."""
 
 _PROGRESS = re.compile(r"\s*(\d+)/(\d+)  (.*)")
@@ -77,6 +77,7 @@ class Job:
   _process: subprocess.Popen | None = None
   _started: float = 0.0
   _interrupted: float | None = None
+  _told: int = 0
 
   # Properties.
 
@@ -87,6 +88,11 @@ class Job:
   @property
   def running(self) -> bool:
     return self._process is not None
+
+  @property
+  def interrupted(self) -> bool:
+    """Whether its present, or last, process was asked to end."""
+    return self._interrupted is not None
 
   @property
   def seconds(self) -> float:
@@ -146,7 +152,7 @@ class Job:
     assert self._process is not None
     code = self._process.poll()
     if code is not None:
-      self._process = self._interrupted = None
+      self._process = None
     return code
 
   def interrupt(self) -> None:
@@ -154,12 +160,13 @@ class Job:
     assert self._process is not None
     now = time.monotonic()
     if self._interrupted is None:
-      self._signal(signal.SIGINT)
-      self._interrupted = now
+      self._interrupted, self._told = now, 1
+      self._process.send_signal(signal.SIGINT)
+    elif self._told == 1 and now - self._interrupted > GRACE_S:
+      self._told = 2
+      self._process.send_signal(signal.SIGINT)
     elif now - self._interrupted > 2 * GRACE_S:
-      self._signal(signal.SIGKILL)
-    elif now - self._interrupted > GRACE_S:
-      self._signal(signal.SIGTERM)
+      self._process.kill()
 
   def progress(self) -> Progress | None:
     """Where its log says that it stands."""
@@ -190,10 +197,7 @@ class Job:
       with contextlib.suppress(ProcessLookupError):
         os.sched_setaffinity(self._process.pid, self.cpus)
     self._started = time.monotonic()
-
-  def _signal(self, number: int) -> None:
-    assert self._process is not None
-    self._process.send_signal(number)
+    self._interrupted = None
 
   def _tail(self) -> str:
     try:

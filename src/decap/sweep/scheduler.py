@@ -79,7 +79,7 @@ class Scheduler:
       was, job.state = job.state, "waiting"
       if code == 0 and (job.trained() if was == "training" else job.evaluated()):
         self._settle(job)
-      elif code == INTERRUPTED:
+      elif job.interrupted or code == INTERRUPTED:
         job.state = "stopped"
       else:
         job.state, job.note = "failed", f"{was}: {job.last_line()}"
