@@ -11,7 +11,7 @@ import dataclasses
 import io
 import math
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -138,18 +138,16 @@ def physics(settings: Settings) -> Timing:
     if getattr(env.sim, "split", False):
       env.sim.forward()
 
-  replay, context = _as_graph(env, step)
-
-  def block() -> tuple[float, float]:
+  def block(step: Callable[[], None]) -> tuple[float, float]:
     env.sim.load_state_dict(state)
     watch = SyncedStopwatch(settings.device)
     watch.lap()
     for _ in range(steps):
-      replay()
+      step()
     return watch.lap(), 0.0
 
-  with context:
-    timing = _measure(settings, block, env.num_envs * steps)
+  with _as_graph(env, step) as step_graph:
+    timing = _measure(settings, lambda: block(step_graph), env.num_envs * steps)
   env.close()
   return timing
 
@@ -263,7 +261,7 @@ def _train_ours(settings: Settings, use_graphs: bool) -> Timing:
 def _run(
   settings: Settings, env: ConstrainedEnv, agent_cfg: AgentCfg, use_graphs: bool
 ) -> Timing:
-  with _quiet(), _warp_stream(settings.device):
+  with _quiet():
     runner = Runner(env, agent_cfg, use_graphs=use_graphs)
     runner._spread_episodes()
     graphs = runner._graphs
@@ -305,37 +303,17 @@ def _iterations(settings: Settings, iteration_s: float) -> int:
   return max(MIN_ITERATIONS, math.ceil(settings.seconds / iteration_s))
 
 
+@contextlib.contextmanager
 def _as_graph(
   env: ConstrainedEnv, func: Callable[[], None]
-) -> tuple[Callable[[], None], contextlib.AbstractContextManager[Any]]:
-  """A function of the simulation as a CUDA graph, and the context to call it in."""
+) -> Iterator[Callable[[], None]]:
+  """A function of the simulation, on a GPU as a CUDA graph."""
   if torch.device(env.device).type != "cuda":
-    return func, contextlib.nullcontext()
-  stream = torch.cuda.Stream(env.device)
-  stack = contextlib.ExitStack()
-  stack.enter_context(_warp_stream(env.device))
-  env.sim.use_cuda_graph = False
-  env.sim.use_stream(stream)
-  torch.cuda.synchronize()
-  stack.enter_context(capture.on_stream(stream))
-  func()
-  return capture.Captured(func, stream), stack
-
-
-@contextlib.contextmanager
-def _warp_stream(device: str):
-  """Gives Warp its stream back: a captured case moves it for good."""
-  if torch.device(device).type != "cuda":
-    yield
+    yield func
     return
-  import warp as wp
-
-  stream = wp.get_stream(device)
-  try:
-    yield
-  finally:
-    torch.cuda.synchronize()
-    wp.set_stream(stream, device)
+  with capture.own_stream(env.sim) as stream:
+    func()
+    yield capture.Captured(func, stream)
 
 
 def _quiet() -> contextlib.AbstractContextManager[Any]:

@@ -1,0 +1,30 @@
+"""`decap bench`: options that are refused before anything is measured."""
+
+import pytest
+
+from decap.cli import main
+
+
+@pytest.mark.parametrize(
+  ("arguments", "message"),
+  [
+    (["engines", "--cases", "stock"], "'decap bench engines' takes no --cases"),
+    (["--steps", "3"], "'decap bench training' takes no --steps"),
+    (["--task", "g2"], "Unknown task 'g2'"),
+    (["--num-envs", "0"], "--num-envs must be at least 1, not 0"),
+    (["--seconds", "0"], "--seconds must be above 0"),
+    (["--device", "cpu", "--cases", "captured"], "The case 'captured' needs a GPU"),
+    (["--cases", "fast"], "invalid choice: 'fast'"),
+    (["nothing"], "invalid choice: 'nothing'"),
+  ],
+)
+def test_wrong_options(arguments, message, capsys):
+  assert main(["bench", *arguments]) == 2
+  assert message in capsys.readouterr().err
+
+
+def test_the_command_knows_all_cases():
+  from decap.bench import cases
+  from decap.commands import bench
+
+  assert tuple(cases.CASES) == bench.CASES
