@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
+import io
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -124,11 +126,12 @@ def train(
   backend: str = "auto",
   logger: str = "tensorboard",
   use_graphs: bool = True,
+  quiet: bool = False,
   resume: Path | None = None,
   init_from: Path | None = None,
   on_iteration: OnIteration | None = None,
 ) -> Result:
-  """Train as described.
+  """Train as described; `quiet` leaves out mjlab's tables of all terms.
 
   The run folder appears only when the configs are checked and the environment stands.
   """
@@ -140,7 +143,9 @@ def train(
     f"Building {env_cfg.scene.num_envs} environments of {spec.task} on {device} …",
     flush=True,
   )
-  env = make_env(env_cfg, device, backend)
+  hidden = contextlib.redirect_stdout(io.StringIO())
+  with hidden if quiet else contextlib.nullcontext():
+    env = make_env(env_cfg, device, backend)
   from decap.deploy.export import describe
   from decap.rl.runner import Runner
 
