@@ -8,6 +8,7 @@ import torch
 from decap.cli import main
 from decap.deploy.bundle import write_bundle
 from decap.deploy.export import actor_to_onnx
+from decap.evaluation.commands import EvaluateArgs
 from decap.evaluation.environment import evaluation_cfg
 from decap.evaluation.protocol import Protocol
 from decap.evaluation.rollout import describe_env, make_env
@@ -100,3 +101,12 @@ def test_profiled_limits_go_into_training(folder, capsys):
   env, _ = build_configs(RunSpec(task="g1-flat", method="decap", limits=limits))
   for name, term in env.constraints.items():
     assert term.limits == limits[name]
+
+
+def test_quick_is_a_default_that_explicit_sizes_override():
+  quick = EvaluateArgs("stand", quick=True).protocol("g1-flat")
+  assert (quick.rollouts, quick.envs, quick.steps, quick.warmup) == (4, 16, 300, 50)
+  short = EvaluateArgs("stand", quick=True, steps=30).protocol("g1-flat")
+  assert (short.envs, short.steps, short.warmup) == (16, 30, 29)
+  full = EvaluateArgs("stand").protocol("g1-flat")
+  assert (full.num_envs, full.steps) == (1280, 1000)

@@ -118,7 +118,7 @@ def test_base_velocity_is_in_the_yaw_frame(rollout):
 
 def test_switching_follows_the_schedule(rollout):
   rollout.protocol = dataclasses.replace(SMALL, commands="switching")
-  for step, row in ((0, 0), (199, 0), (200, 1), (999, 4), (1000, 0)):
+  for step, row in ((0, 0), (249, 0), (250, 1), (999, 3), (1000, 0)):
     rollout._set_command(step)
     command = command_term(rollout.env).command
     assert command.tolist() == torch.tensor([SWITCHING_SCHEDULE[row]] * 8).tolist()

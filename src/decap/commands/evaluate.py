@@ -17,7 +17,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     help="run folder, checkpoint, bundle folder, or 'stand' for the action zero",
   )
   add("--task", metavar="NAME", help="task to evaluate on (default: the policy's own)")
-  add("--quick", action="store_true", help="a quick look: 64 environments, 300 steps")
+  add(
+    "--quick", action="store_true", help="a quick look: 4 × 16 environments, 300 steps"
+  )
   add(
     "--disturbed",
     action="store_true",
@@ -37,19 +39,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     help="one fixed command in m/s, m/s and rad/s",
   )
   for name, text in (
-    ("rollouts", "rollouts, over which deviations are taken"),
-    ("envs", "environments per rollout"),
-    ("steps", "control steps per environment"),
-    ("seed", "seed of the environments"),
+    ("rollouts", "rollouts, over which deviations are taken (default: 5; quick: 4)"),
+    ("envs", "environments per rollout (default: 256; quick: 16)"),
+    ("steps", "control steps per environment (default: 1000; quick: 300)"),
   ):
-    value = getattr(default, name)
-    add(
-      f"--{name}",
-      type=int,
-      default=value,
-      metavar="N",
-      help=f"{text} (default: {value})",
-    )
+    add(f"--{name}", type=int, metavar="N", help=text)
+  add("--seed", type=int, default=default.seed, help="seed of the environments")
   add(
     "--trajectory",
     type=int,

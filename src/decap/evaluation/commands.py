@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from decap.errors import UserError
-from decap.evaluation.protocol import CommandMode, Protocol
+from decap.evaluation.protocol import QUICK, CommandMode, Protocol
 
 if TYPE_CHECKING:
   from decap.evaluation.results import Result
@@ -32,18 +32,18 @@ class EvaluateArgs:
   """Run folder, checkpoint, bundle folder, or `stand` for the action zero."""
   task: str | None = None
   """Task to evaluate on; the policy's own by default."""
-  rollouts: int = 5
-  """Rollouts, over which standard deviations are taken."""
-  envs: int = 256
-  """Environments per rollout."""
-  steps: int = 1000
-  """Control steps per environment."""
   quick: bool = False
-  """A quick look: 64 environments, 300 steps."""
+  """A quick look: 4 rollouts of 16 environments, 300 steps."""
+  rollouts: int | None = None
+  """Rollouts, over which standard deviations are taken; 5 by default."""
+  envs: int | None = None
+  """Environments per rollout; 256 by default."""
+  steps: int | None = None
+  """Control steps per environment; 1000 by default."""
   disturbed: bool = False
   """Observation noise, and a push every 4 s."""
   commands: CommandMode = "random"
-  """random, or switching every 4 s; `command` fixes one."""
+  """random, or switching every 5 s; `command` fixes one."""
   command: tuple[float, float, float] | None = None
   """Fixed command: vx, vy (m/s) and yaw rate (rad/s)."""
   limits: str | None = None
@@ -61,18 +61,20 @@ class EvaluateArgs:
 
   def protocol(self, task: str) -> Protocol:
     """The protocol that these options describe."""
-    protocol = Protocol(
+    base = QUICK if self.quick else Protocol()
+    sizes = {
+      name: getattr(base if getattr(self, name) is None else self, name)
+      for name in ("rollouts", "envs", "steps")
+    }
+    return Protocol(
       task=task,
-      rollouts=self.rollouts,
-      envs=self.envs,
-      steps=self.steps,
-      warmup=min(50, self.steps - 1),
+      **sizes,
+      warmup=max(0, min(base.warmup, sizes["steps"] - 1)),
       commands="fixed" if self.command is not None else self.commands,
       command=self.command,
       disturbed=self.disturbed,
       seed=self.seed,
     )
-    return protocol.quick() if self.quick else protocol
 
 
 @dataclass
@@ -142,7 +144,9 @@ def evaluate_main(args: EvaluateArgs) -> Path:
     protocol, task=args.task or policy.info["task"] or protocol.task
   )
   folder = _output_folder(args, STAND, protocol)
-  metrics_name, trajectory_name = file_names(protocol.label)
+  away = "" if args.task in (None, policy.info["task"]) else protocol.task
+  label = "-".join(part for part in (away, protocol.label) if part)
+  metrics_name, trajectory_name = file_names(label)
   with _progress(f"Evaluating {policy.info['name']}", protocol.steps) as on_step:
     evaluation = evaluate(
       policy,

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from decap.errors import UserError
 
 CommandMode = Literal["random", "fixed", "switching"]
 
-SWITCHING_S = 4.0
-"""Seconds between two commands of the switching schedule."""
+SWITCHING_S = 5.0
+"""Seconds between two commands of the switching schedule: never with a push."""
 
 SWITCHING_SCHEDULE: tuple[tuple[float, float, float], ...] = (
   (0.5, 0.0, 0.0),
   (1.0, 0.0, 0.0),
-  (0.0, 0.0, 0.0),
-  (-0.5, 0.0, 0.0),
+  (-0.3, 0.0, 0.0),
   (0.5, 0.3, 0.0),
 )
 """Commands (vx, vy, yaw rate) of the switching schedule, repeated."""
@@ -39,7 +38,7 @@ class Protocol:
   """Steps after any reset that do not count for smoothness and violations."""
   commands: CommandMode = "random"
   """`random`: resampled as in training. `fixed`: `command` throughout.
-  `switching`: the schedule of the velocity-tracking figure, every 4 s."""
+  `switching`: the schedule of the velocity-tracking figure, every 5 s."""
   command: tuple[float, float, float] | None = None
   """vx, vy (m/s) and yaw rate (rad/s) of fixed commands."""
   disturbed: bool = False
@@ -84,10 +83,6 @@ class Protocol:
       parts.append("disturbed")
     return "-".join(parts)
 
-  def quick(self) -> Protocol:
-    """A look in a minute on a CPU: 4 × 16 environments, 300 steps."""
-    return replace(self, rollouts=4, envs=16, steps=300)
-
   def to_dict(self) -> dict[str, Any]:
     data = asdict(self)
     data["command"] = list(self.command) if self.command is not None else None
@@ -99,6 +94,10 @@ class Protocol:
     if data.get("command") is not None:
       data["command"] = tuple(data["command"])
     return Protocol(**data)
+
+
+QUICK = Protocol(rollouts=4, envs=16, steps=300)
+"""A look in a minute on a CPU."""
 
 
 def protocol_differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
