@@ -17,6 +17,7 @@ from decap.evaluation.metrics import measure
 from decap.evaluation.policies import Policy, load_policy
 from decap.evaluation.protocol import SWITCHING_SCHEDULE, Protocol
 from decap.evaluation.rollout import Rollout, describe_env, evaluate, make_env
+from decap.testing import waits
 from tests.evaluation import reference
 from tests.evaluation.test_metrics import flatten
 
@@ -96,6 +97,14 @@ def test_samples_are_what_the_constraints_of_training_see(rollout):
     before, done = dataclasses.replace(sample), fell | late
     ends += int(done.sum())
   assert ends > 0
+
+
+def test_a_step_never_waits_for_the_device(rollout):
+  obs, _ = rollout.env.reset(seed=3)
+  rollout.obs = {name: value.clone() for name, value in obs.items()}
+  rollout.step()  # The first step makes constants.
+  assert waits(rollout.step) == []
+  assert rollout.env.waiting_terms == []
 
 
 def test_base_velocity_is_in_the_yaw_frame(rollout):

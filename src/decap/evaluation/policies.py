@@ -172,8 +172,9 @@ def _options(description: Mapping[str, Any], run: Mapping[str, Any]) -> dict[str
   tokens = iter(run.get("overrides", ()))
   for token in tokens:
     name, _, value = token.removeprefix("--").partition("=")
+    value = value or next(tokens, "")
     if not name.startswith("env.termination."):
-      options[name.split(".")[-1]] = value or next(tokens, "")
+      options[name.split(".")[-1]] = value
   if run.get("feasibility"):
     options["feasibility"] = run["feasibility"]
   if run.get("limits"):

@@ -236,11 +236,7 @@ class Rollout:
       print(f"Evaluating without CUDA graphs: {reason}.")
       yield None
       return
-    stream = torch.cuda.Stream(self.device)
-    self.env.sim.use_cuda_graph = False
-    self.env.sim.use_stream(stream)
-    torch.cuda.synchronize()
-    with capture.on_stream(stream):
+    with capture.own_stream(self.env.sim) as stream:
       yield stream
 
   def _synchronize(self) -> None:
