@@ -10,6 +10,7 @@ from decap.rl.modules import (
   FrozenNormalization,
   Gaussian,
   build_models,
+  deterministic_weights,
   resolve_init_std,
 )
 
@@ -41,7 +42,8 @@ def test_bad_init_std_is_named(init_std, sentence):
 def test_samples_have_each_actions_mean_and_deviation(std_type):
   gaussian = Gaussian(2, init_std=(0.1, 2.0), std_type=std_type)
   torch.manual_seed(0)
-  gaussian.update(torch.tensor([3.0, -1.0]).expand(100_000, 2))
+  # The quieter action's output counts 0.1 / 2.0.
+  gaussian.update(torch.tensor([60.0, -1.0]).expand(100_000, 2))
   samples = gaussian.sample()
   torch.testing.assert_close(
     samples.mean(dim=0), torch.tensor([3.0, -1.0]), rtol=0, atol=0.03
@@ -51,6 +53,28 @@ def test_samples_have_each_actions_mean_and_deviation(std_type):
   )
   torch.testing.assert_close(gaussian.current_std, torch.tensor([0.1, 2.0]))
   assert not samples.requires_grad
+
+
+def test_a_step_moves_every_action_by_the_same_share_of_its_noise():
+  obs = {"actor": torch.randn(64, 5)}
+  cfg = PolicyCfg(hidden_dims=(32,), init_std={"a": 0.1, "b": 1.0})
+  actor = build_models(cfg, obs, ("a", "b")).actor
+  before = actor(obs)
+  optimizer = torch.optim.Adam(actor.mlp.parameters(), lr=1e-3)
+  actor(obs).sum().backward()
+  optimizer.step()
+  moved = (actor(obs) - before).abs().mean(0) / torch.tensor([0.1, 1.0])
+  # Without the gain the quiet action would move ten times as far.
+  assert 0.4 < moved[0] / moved[1] < 2.5
+
+
+def test_deterministic_weights_have_the_gain_in_the_last_layer():
+  obs = {"actor": torch.randn(7, 5)}
+  cfg = PolicyCfg(hidden_dims=(8,), init_std={"a": 0.1, "b": 1.0})
+  actor = build_models(cfg, obs, ("a", "b")).actor
+  plain = build_models(PolicyCfg(hidden_dims=(8,)), obs, ("a", "b")).actor
+  plain.load_state_dict(deterministic_weights(actor.state_dict()), strict=False)
+  torch.testing.assert_close(plain(obs), actor(obs))
 
 
 def test_learn_std_decides_what_is_trained():

@@ -16,6 +16,7 @@ import torch
 
 from decap.deploy.bundle import write_bundle
 from decap.errors import UserError
+from decap.rl.modules import deterministic_weights
 
 if TYPE_CHECKING:
   from decap.rl.config import AgentCfg
@@ -72,6 +73,7 @@ def actor_to_onnx(
   """
   from onnx import TensorProto, checker, helper, numpy_helper
 
+  weights = deterministic_weights(weights)
   if activation not in ACTIVATIONS:
     raise UserError(
       f"Activation '{activation}' cannot be exported "

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import Tensor
 
-from decap.rl.modules import Model
+from decap.rl.modules import Model, deterministic_weights
 
 
 def policy_from_state(state: dict[str, Any], device: str = "cpu") -> Model:
@@ -18,11 +17,7 @@ def policy_from_state(state: dict[str, Any], device: str = "cpu") -> Model:
   Args:
     state: What `decap.rl.checkpoint.load` returns.
   """
-  weights: dict[str, Tensor] = {
-    name: value
-    for name, value in state["actor_state_dict"].items()
-    if not name.startswith("distribution.")
-  }
+  weights = deterministic_weights(state["actor_state_dict"])
   layers = [value for name, value in weights.items() if name.endswith(".weight")]
   model = Model(
     {"actor": torch.zeros(1, layers[0].shape[1])},

@@ -10,13 +10,20 @@ import torch
 from rsl_rl.models import MLPModel
 from rsl_rl.modules import EmpiricalNormalization
 from rsl_rl.modules.distribution import GaussianDistribution
-from torch import Tensor
+from torch import Tensor, nn
 
 from decap.rl.config import PolicyCfg
 
 
 class Gaussian(GaussianDistribution):
-  """rsl_rl's Gaussian with one initial σ per action, sampled without a host sync."""
+  """rsl_rl's Gaussian with one initial σ per action, sampled without a host sync.
+
+  The network's outputs are multiplied by a gain proportional to the initial σ: Adam
+  moves all outputs alike, and an action with little noise must move as much less, or
+  its share of the KL divergence, (Δμ/σ)², holds the learning rate of all others down.
+  """
+
+  gain: Tensor
 
   def __init__(self, output_dim: int, init_std: Sequence[float], **kwargs) -> None:
     super().__init__(output_dim, **kwargs)
@@ -24,6 +31,9 @@ class Gaussian(GaussianDistribution):
     parameter = self.std_param if self.std_type == "scalar" else self.log_std_param
     with torch.no_grad():
       parameter.copy_(std if self.std_type == "scalar" else std.log())
+    gain = std / std.max()
+    # With equal noise there is none, and the weights are rsl_rl's, name for name.
+    self.register_buffer("gain", gain, persistent=bool((gain < 1.0).any()))
 
   @property
   def current_std(self) -> Tensor:
@@ -32,9 +42,31 @@ class Gaussian(GaussianDistribution):
       return self.std_param.detach().clamp(*self.std_range)
     return self.log_std_param.detach().clamp(*self.log_std_range).exp()
 
+  def update(self, mlp_output: Tensor) -> None:
+    super().update(mlp_output * self.gain)
+
+  def deterministic_output(self, mlp_output: Tensor) -> Tensor:
+    return mlp_output * self.gain
+
+  def as_deterministic_output_module(self) -> nn.Module:
+    return _Gain(self.gain)
+
   def sample(self) -> Tensor:
     """Sample; `torch.normal` with tensor parameters would wait for the device."""
     return (self.mean + self.std * torch.randn_like(self.mean)).detach()
+
+
+class _Gain(nn.Module):
+  """The last step of an exported policy."""
+
+  gain: Tensor
+
+  def __init__(self, gain: Tensor) -> None:
+    super().__init__()
+    self.register_buffer("gain", gain.clone())
+
+  def forward(self, mlp_output: Tensor) -> Tensor:
+    return mlp_output * self.gain
 
 
 class FrozenNormalization(EmpiricalNormalization):
@@ -64,7 +96,7 @@ class FrozenNormalization(EmpiricalNormalization):
 class Model(MLPModel):
   """rsl_rl's MLP model on plain dictionaries of tensors, with the frozen normaliser.
 
-  Parameter names are rsl_rl's, so its own MLPModel loads the weights.
+  Parameter names are rsl_rl's; where noise differs by joint, a gain comes on top.
   """
 
   def __init__(self, obs: Mapping[str, Tensor], obs_group: str, *args, **kwargs):
@@ -147,3 +179,16 @@ def resolve_init_std(
       )
     stds.append(by_pattern[matches[0]])
   return stds
+
+
+def deterministic_weights(actor: Mapping[str, Tensor]) -> dict[str, Tensor]:
+  """An actor's normaliser and layers, with the distribution's gain in the last."""
+  weights = {k: v for k, v in actor.items() if not k.startswith("distribution.")}
+  gain = actor.get("distribution.gain")
+  if gain is None:  # rsl_rl's own
+    return weights
+  bias = [name for name in weights if name.endswith(".bias")][-1]
+  weight = bias.replace(".bias", ".weight")
+  weights[weight] = weights[weight] * gain.unsqueeze(1)
+  weights[bias] = weights[bias] * gain
+  return weights

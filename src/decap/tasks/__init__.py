@@ -51,10 +51,16 @@ def env_cfg(name: str, play: bool = False) -> ConstrainedEnvCfg:
 
 
 def agent_cfg(name: str) -> AgentCfg:
-  """A fresh agent config; methods edit it."""
-  from decap.rl.config import AgentCfg
+  """A fresh agent config; methods edit it.
 
-  return AgentCfg(experiment_name=name)
+  Exploration is decoupled like the limits: arms start with the noise that their
+  action-rate limit allows, legs with what balance is learnt from. log σ, so that it can
+  shrink tenfold in a hundred iterations.
+  """
+  from decap.rl.config import AgentCfg, PolicyCfg
+
+  std = {".*_(shoulder|elbow|wrist)_.*": 0.06, ".*(hip|knee|ankle|waist)_.*": 0.6}
+  return AgentCfg(experiment_name=name, policy=PolicyCfg(init_std=std, std_type="log"))
 
 
 def mjlab_id(name: str) -> str:
