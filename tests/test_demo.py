@@ -13,8 +13,10 @@ def _log(mean: float, violation: float, length: float) -> dict[str, float]:
   }
 
 
-def test_the_table_compares_the_first_three_iterations_with_the_last_three():
-  logs = [_log(*v) for v in ((3, 1, 10), (3, 1, 10), (0, 1, 10), (9, 9, 9))]
+def test_the_table_compares_the_start_with_the_end():
+  # Episodes that end in the first three iterations are all short: left out.
+  logs = [_log(*v) for v in ((7, 7, 1), (7, 7, 1), (7, 7, 1))]
+  logs += [_log(*v) for v in ((3, 1, 10), (3, 1, 10), (0, 1, 10), (9, 9, 9))]
   logs += [_log(*v) for v in ((1, 0.2, 80), (1, 0.1, 90), (1, 0, 100))]
   *_, row, delta, length = constraint_table(logs, {"joint_vel/upper": 1.5})
   # Means of 3, 3, 0 and of 1, 1, 1; of 1, 1, 1 and of 0.2, 0.1, 0.

@@ -18,6 +18,7 @@ UNITS = {
   "joint_vel": "rad/s",
 }
 WINDOW = 3  # Iterations that "before" and "after" are means of.
+SKIP = 3  # Of the episodes that end in the first iterations, all are short.
 
 SMALL_BATCH = (
   # Noise is decoupled as the limits are: with the arms' limits violated at every step
@@ -96,7 +97,8 @@ def constraint_table(history: list[Log], limits: dict[str, float]) -> list[str]:
     f"{'':<22}{'':>8}  {'mean over joints':^19}  {'steps in violation':^19}",
     f"{'constraint':<22}{'limit':>8}  {'before':>9}{'after':>9}   {'before':>9}{'after':>9}",
   ]
-  first, last = _mean(history[:WINDOW]), _mean(history[-WINDOW:])
+  skip = SKIP if len(history) > SKIP + WINDOW else 0
+  first, last = _mean(history[skip : skip + WINDOW]), _mean(history[-WINDOW:])
   for row, limit in limits.items():
     unit = UNITS.get(row.split("/")[0], "")
     mean, violation = f"Constraint/{row}/mean", f"Constraint/{row}/violation"
@@ -115,27 +117,28 @@ def constraint_table(history: list[Log], limits: dict[str, float]) -> list[str]:
 
 
 def draw_curves(history: list[Log], limits: dict[str, float], path: Path) -> None:
-  """Two panels: quantities as shares of their limits, and how the task goes."""
+  """Three panels: quantities over their limits, violations, length of episodes."""
   import matplotlib
 
   matplotlib.use("Agg")
   import matplotlib.pyplot as plt
 
   iterations = range(1, len(history) + 1)
-  figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4), layout="constrained")
+  figure, axes = plt.subplots(1, 3, figsize=(14, 4), layout="constrained")
   for row, limit in limits.items():
-    curve = [log[f"Constraint/{row}/mean"] / limit for log in history]
     style = "-" if row.endswith("upper") else "--"
-    left.plot(iterations, curve, style, label=row)
-  left.set(xlabel="iteration", ylabel="mean / limit", yscale="log")
-  left.axhline(1.0, color="black", linewidth=0.8)
-  left.legend(fontsize=7, ncols=2)
+    means = [log[f"Constraint/{row}/mean"] / limit for log in history]
+    axes[0].plot(iterations, means, style, label=row)
+    violations = [100 * log[f"Constraint/{row}/violation"] for log in history]
+    axes[1].plot(iterations, violations, style)
+  axes[0].set(ylabel="mean / limit", yscale="log")
+  axes[0].legend(fontsize=7, ncols=2)
+  axes[1].set(ylabel="steps in violation, %", ylim=(-2, 102))
   lengths = [log.get("Train/episode_length", float("nan")) for log in history]
-  right.plot(iterations, lengths, color="tab:blue")
-  right.set(xlabel="iteration", ylabel="episode length, steps")
-  delta = right.twinx()
-  delta.plot(iterations, [log["Constraint/delta"] for log in history], color="tab:red")
-  delta.set_ylabel("mean δ̄", color="tab:red")
+  axes[2].plot(iterations[SKIP:], lengths[SKIP:], color="black")
+  axes[2].set(ylabel="episode length, steps")
+  for axis in axes:
+    axis.set_xlabel("iteration")
   figure.savefig(path, dpi=120)
   plt.close(figure)
 
