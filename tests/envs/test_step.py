@@ -256,3 +256,27 @@ def test_a_reset_to_the_same_values_twice_is_a_reset(env):
   env.step(torch.zeros(NUM_ENVS, 29))
   # Only the initial velocities of up to 1 rad/s moved the joints.
   assert (robot.joint_pos - robot.default_joint_pos).abs().max() < 0.05
+
+
+def test_a_diverged_environment_is_reset_and_named(env):
+  env.reset(seed=5)
+  env.not_finite()
+  env.sim.data.qvel[2, 3] = float("nan")
+  *_, terminated, _, extras = env.step(actions(env, 0.1))
+  assert terminated.tolist() == [i == 2 for i in range(NUM_ENVS)]
+  assert extras["constraints"]["delta"][2] == 1.0
+  assert env.not_finite()["physics state"] == 2
+  obs, reward, *_ = env.step(actions(env, 0.1))
+  assert obs["actor"].isfinite().all() and reward.isfinite().all()
+  assert env.not_finite() == {}
+
+
+def test_a_changed_reward_weight_takes_effect(env):
+  env.reset(seed=5)
+  term = env.reward_manager.get_term_cfg("alive")
+  term.weight = 100.0
+  env.reward_manager.load_weights()
+  _, reward, *_ = env.step(actions(env, 0.1))
+  assert (reward > 1.5).all()
+  term.weight = 0.15
+  env.reward_manager.load_weights()

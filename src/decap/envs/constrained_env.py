@@ -27,7 +27,11 @@ from decap.envs import state
 from decap.envs.constraint_manager import ConstraintManager, ConstraintTermCfg
 from decap.envs.device_log import DeviceLog
 from decap.envs.masked_reset import MaskedReset, computes_controls
+from decap.envs.reward_manager import StackedRewardManager
 from decap.sim.backend import simulation_backend
+
+PHYSICS_ARRAYS = ("Physics/constraints_used", "Physics/contacts_used")
+"""Largest shares of the physics' arrays in use; above 1, contacts were lost."""
 
 
 @dataclass(kw_only=True)
@@ -83,6 +87,7 @@ class ConstrainedEnv(ManagerBasedRlEnv):
   """
 
   cfg: ConstrainedEnvCfg
+  reward_manager: StackedRewardManager
 
   def __init__(
     self,
@@ -113,6 +118,10 @@ class ConstrainedEnv(ManagerBasedRlEnv):
 
     substitute_terms(self.cfg)
     super().load_managers()
+    self.reward_manager = StackedRewardManager(
+      self.cfg.rewards, self, scale_by_dt=self.cfg.scale_rewards_by_dt
+    )
+    self.reward_manager.load_weights()
     self.constraint_manager = ConstraintManager(
       self.cfg.constraints,
       self.cfg.groups,
@@ -135,6 +144,7 @@ class ConstrainedEnv(ManagerBasedRlEnv):
 
     # As in mjlab, these see kinematics from before the last substep's integration.
     self.reset_buf[:] = self.termination_manager.compute()
+    self._end_diverged()
     self.reset_terminated = self.termination_manager.terminated
     self.reset_time_outs = self.termination_manager.time_outs
     self.reward_buf = self.reward_manager.compute(dt=self.step_dt)
@@ -179,7 +189,12 @@ class ConstrainedEnv(ManagerBasedRlEnv):
 
   def between_iterations(self) -> None:
     """Curricula that decide on the host; call it between rollouts, never within."""
-    self._masked_reset.host_curricula()
+    if self._masked_reset.host_curricula():
+      self.reward_manager.load_weights()
+
+  def not_finite(self) -> dict[str, int]:
+    """Term → first environment where it was NaN or infinite since the last call."""
+    return self.log.flagged()
 
   def flush_log(self) -> dict[str, float]:
     """Means since the last call, with one copy to the host."""
@@ -210,6 +225,16 @@ class ConstrainedEnv(ManagerBasedRlEnv):
       self.scene.update(dt=self.physics_dt)
       self.metrics_manager.compute_substep()
 
+  def _end_diverged(self) -> None:
+    """Ends episodes whose physics is no longer finite, and notes overflown arrays."""
+    data = self.sim.data
+    total = data.qpos[:].sum(1) + data.qvel[:].sum(1)  # [B]
+    diverged = ~total.isfinite()
+    self.log.flag(("physics state",), diverged.unsqueeze(0))
+    self.termination_manager.terminated.logical_or_(diverged)
+    self.reset_buf.logical_or_(diverged)
+    self.log.maximum(PHYSICS_ARRAYS, self.sim.overflow())
+
   def _update_commands_and_observations(self) -> None:
     # A reset or a push changed what sensors cached for the rewards.
     for sensor in self.scene.sensors.values():
@@ -217,6 +242,10 @@ class ConstrainedEnv(ManagerBasedRlEnv):
     self.command_manager.compute(dt=self._command_dt)
     self.sim.sense()
     self.obs_buf = self.observation_manager.compute(update_history=True)
+    for name, group in self.obs_buf.items():
+      if isinstance(group, torch.Tensor):
+        bad = ~group.flatten(1).sum(1).isfinite()
+        self.log.flag((f"observation {name}",), bad.unsqueeze(0))
 
   def _controls_are_constant(self) -> bool:
     """Whether all substeps of a control step may run in one call."""

@@ -21,6 +21,8 @@ class DeviceLog:
     self._total = torch.zeros(capacity, device=device)
     self._count = torch.zeros(capacity, device=device)
     self._maximum = torch.full((capacity,), -torch.inf, device=device)
+    self._flags: dict[tuple[str, ...], slice] = {}
+    self._flagged = torch.full((capacity,), torch.inf, device=device)
 
   def mean(
     self,
@@ -37,6 +39,24 @@ class DeviceLog:
     """Raises the named maxima to ``values`` [n] where these are larger."""
     slots = self._slots(self._maxima, names)
     self._maximum[slots] = torch.maximum(self._maximum[slots], values)
+
+  def flag(self, names: Sequence[str], bad: torch.Tensor) -> None:
+    """Remembers for each name the first environment where ``bad`` [n, B] holds."""
+    slots = self._slots(self._flags, names)
+    index = torch.arange(bad.shape[1], device=bad.device, dtype=torch.float32)
+    first = torch.where(bad, index, torch.inf).amin(1)
+    self._flagged[slots] = torch.minimum(self._flagged[slots], first)
+
+  def flagged(self) -> dict[str, int]:
+    """Name → first environment flagged since the last call; a copy to the host."""
+    host = self._flagged.tolist()
+    self._flagged.fill_(torch.inf)
+    return {
+      name: int(host[slots.start + i])
+      for names, slots in self._flags.items()
+      for i, name in enumerate(names)
+      if host[slots.start + i] < torch.inf
+    }
 
   def flush(self) -> dict[str, float]:
     """Everything logged since the last flush; names without samples are left out."""

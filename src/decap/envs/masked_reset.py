@@ -42,7 +42,7 @@ class MaskedReset:
     self.waiting_terms: list[str] = []
     self._ids: torch.Tensor | None = None
     # One matrix per manager instead of a vector per term: reset by a single operation.
-    self._rewards = _as_rows(env.reward_manager, "_episode_sums", torch.float32)
+    self._rewards = env.reward_manager.episode_sums
     self._dones = _as_rows(env.termination_manager, "_term_dones", torch.bool)
     self._metrics = _as_rows(env.metrics_manager, "_episode_sums", torch.float32)
     for command in env.command_manager._terms.values():
@@ -97,16 +97,19 @@ class MaskedReset:
       self._reset_command(name, command, mask)
     env.episode_length_buf.masked_fill_(mask, 0)
 
-  def host_curricula(self) -> None:
-    """Curricula that take no mask: once between rollouts, for all environments."""
+  def host_curricula(self) -> bool:
+    """Curricula that take no mask: once between rollouts; whether there were any."""
     env = self._env
     manager = env.curriculum_manager
+    ran = False
     for name in manager.active_terms:
       term = manager.get_term_cfg(name)  # type: ignore[union-attr]
       if not is_masked(term.func):
         state = term.func(env, slice(None), **term.params)
         manager._curriculum_state[name] = state
         self._log_curriculum(name, state)
+        ran = True
+    return ran
 
   # Private methods.
 

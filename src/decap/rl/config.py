@@ -111,7 +111,7 @@ class LagrangianCfg(CostPpoCfg):
   class_name: Literal["lagrangian"] = "lagrangian"  # ty: ignore[invalid-assignment]
   multiplier_init: float = 0.0
   """Every multiplier's first value."""
-  multiplier_lr: float = 0.02
+  multiplier_lr: float = 0.01
   """Adam's learning rate for the multipliers, which move once per iteration."""
   multiplier_max: float = 100.0
   """Upper bound of each multiplier."""

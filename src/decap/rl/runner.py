@@ -122,7 +122,7 @@ class Runner:
         progress = Progress(self.iteration, total, steps / seconds, left_s)
         display.update(progress, log)
         writer(log, self.iteration)
-        for warning in self._infeasible_limits(log):
+        for warning in (*self._infeasible_limits(log), *self._broken_physics(log)):
           display.message(warning)
         if self._on_iteration and self._on_iteration(self.iteration, log):
           self._stop = True
@@ -289,6 +289,17 @@ class Runner:
           "it may be infeasible."
         )
     return warnings
+
+  def _broken_physics(self, log: dict[str, float]) -> Iterator[str]:
+    """Warnings about numbers that are no numbers, and contacts that found no room."""
+    for term, index in self.env.not_finite().items():
+      yield f"Warning: {term} was not finite, first in environment {index}."
+    for name, share in log.items():
+      if name.startswith("Physics/") and share > 1.0:
+        yield (
+          f"Warning: {name.split('/')[1]} reached {share:.2f} of what is allocated: "
+          "some contacts were dropped; raise env.sim.njmax or env.sim.nconmax."
+        )
 
   def _writer(self) -> _Writer:
     return _Writer(self.run_dir, self.cfg, self.iteration)

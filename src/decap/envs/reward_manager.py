@@ -1,0 +1,51 @@
+"""mjlab's rewards, weighed and summed all at once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from mjlab.managers.reward_manager import RewardManager
+
+if TYPE_CHECKING:
+  from decap.envs.constrained_env import ConstrainedEnv
+
+
+class StackedRewardManager(RewardManager):
+  """mjlab's manager with its terms in one tensor [n, B] instead of one after another.
+
+  A handful of operations replaces seven per term. The weights live on the device:
+  change a term's ``weight`` and call ``load_weights`` between replays of a CUDA graph.
+  """
+
+  _env: ConstrainedEnv
+
+  def load_weights(self) -> None:
+    """Copies the terms' weights to the device; host work, not for inside a step."""
+    weights = [cfg.weight for cfg in self._term_cfgs]
+    if not hasattr(self, "_weights"):
+      self._weights = torch.zeros(len(weights), 1, device=self.device)
+      self._names = tuple(f"reward {name}" for name in self._term_names)
+      self._sums = torch.zeros(len(weights), self.num_envs, device=self.device)
+      self._episode_sums = dict(zip(self._term_names, self._sums, strict=True))
+    self._weights.copy_(torch.tensor(weights, device=self.device).unsqueeze(1))
+
+  @property
+  def episode_sums(self) -> torch.Tensor:
+    """Weighted sums of the running episodes, a row per term. # [n, B]"""
+    return self._sums
+
+  def compute(self, dt: float) -> torch.Tensor:
+    values = []
+    for name, cfg in zip(self._term_names, self._term_cfgs, strict=True):
+      value = cfg.func(self._env, **cfg.params)
+      self._check_term_shape(name, value)
+      values.append(value)
+    raw = torch.stack(values)  # [n, B]
+    self._env.log.flag(self._names, ~raw.isfinite())
+    rates = torch.nan_to_num(raw * self._weights, nan=0.0, posinf=0.0, neginf=0.0)
+    rewards = rates * (dt if self._scale_by_dt else 1.0)
+    self._reward_buf[:] = rewards.sum(0)
+    self._sums += rewards
+    self._step_reward[:] = rates.T
+    return self._reward_buf
