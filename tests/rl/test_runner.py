@@ -1,6 +1,7 @@
 """The training loop: exact resume, reproducible seeds, clean interrupts, warnings."""
 
 import dataclasses
+import math
 import os
 import signal
 from pathlib import Path
@@ -89,6 +90,30 @@ def _check_exact_resume(spec: RunSpec, tmp_path: Path, monkeypatch) -> None:
 
 def test_three_and_three_iterations_are_six_bit_for_bit(tmp_path, monkeypatch):
   _check_exact_resume(_spec(), tmp_path, monkeypatch)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_trains_and_logs_the_same_constraints(method):
+  logs = []
+  runner = _runner(
+    _spec(method, iterations=2, num_envs=4),
+    on_iteration=lambda iteration, log: logs.append(log),
+  )
+  before = [p.detach().clone() for p in runner.alg.actor.parameters()]
+  assert runner.learn()
+  changed = [
+    not torch.equal(p, q)
+    for p, q in zip(before, runner.alg.actor.parameters(), strict=True)
+  ]
+  assert all(changed)
+  assert all(map(math.isfinite, logs[-1].values()))
+  expected = {
+    f"Constraint/{quantity}/{group}/{statistic}"
+    for quantity in ("action_rate", "joint_acc", "joint_torque", "joint_vel")
+    for group in ("upper", "lower")
+    for statistic in ("mean", "max", "violation")
+  }
+  assert expected <= logs[-1].keys()
 
 
 @pytest.mark.slow
