@@ -21,12 +21,6 @@ WINDOW = 3  # Iterations that "before" and "after" are means of.
 SKIP = 3  # Of the episodes that end in the first iterations, all are short.
 
 SMALL_BATCH = (
-  # Noise is decoupled as the limits are: with the arms' limits violated at every step
-  # from the start, two minutes would show nothing.
-  "--agent.policy.std-type",
-  "log",
-  "--agent.policy.init-std",
-  "{'.*_(shoulder|elbow|wrist)_.*': 0.06, '.*_(hip|knee|ankle)_.*|waist_.*': 0.5}",
   "--agent.algorithm.entropy-coef",
   "0",
   # The KL estimate of so few samples would hold an adaptive rate down.
