@@ -39,8 +39,8 @@ GROUPS = {
   "carry": core.BodyGroupCfg(joint_names=("carry",), p_max=0.5),
 }
 DECOUPLED = {
-  "action_rate": {"reach": 150.0, "carry": 3.0},  # rad/s
-  "joint_velocity": {"reach": 15.0, "carry": 0.4},  # rad/s
+  "action_rate": {"reach": 100.0, "carry": 3.0},  # rad/s
+  "joint_velocity": {"reach": 10.0, "carry": 0.4},  # rad/s
 }
 """The limits that count: every method is measured against these."""
 WHOLE_BODY = {

@@ -1,19 +1,15 @@
 """The toy problem: its mechanics, and the ranking of all methods."""
 
-import importlib.util
 import sys
 from pathlib import Path
 
 import pytest
 import torch
 
-PATH = Path(__file__).parents[2] / "examples" / "toy.py"
-spec = importlib.util.spec_from_file_location("toy", PATH)
-assert spec is not None and spec.loader is not None
-toy = importlib.util.module_from_spec(spec)
-# Registered, so that worker processes can unpickle what it defines.
-sys.modules["toy"] = toy
-spec.loader.exec_module(toy)
+# On the path, and not loaded by hand: worker processes import it again.
+sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
+
+import toy
 
 
 def test_a_held_action_brings_the_joints_to_its_goal():
@@ -36,8 +32,8 @@ def test_costs_are_the_joints_above_their_own_limits():
   ]
   out = constraints.compute(
     {
-      "action_rate": torch.tensor([[10.0, 10.0]]),  # limits 150 and 3
-      "joint_velocity": torch.tensor([[20.0, 0.1]]),  # limits 15 and 0.4
+      "action_rate": torch.tensor([[10.0, 10.0]]),  # limits 100 and 3
+      "joint_velocity": torch.tensor([[20.0, 0.1]]),  # limits 10 and 0.4
     }
   )
   assert out["costs"].tolist() == [[0.0, 1.0, 1.0, 0.0]]
@@ -71,7 +67,7 @@ def test_ranking(tmp_path):
   results = toy.run_all(iterations=160)
   print(toy.table(results))
   ppo = results["PPO"]
-  # Without decoupled limits, everyone learns the task and shakes the cup.
+  # Without limits of its own the calm joint is not calm, though the task is learnt.
   for name in ("PPO", "Reward shaping", "CaT", "N-IPO"):
     assert results[name].task > 0.85, name
     assert results[name].carry > 0.08, name
