@@ -135,7 +135,7 @@ def _ppo_lagrangian(env: ConstrainedEnvCfg, agent: AgentCfg) -> None:
 
 
 def _decap(env: ConstrainedEnvCfg, agent: AgentCfg) -> None:
-  set_feasibility(env, "cap")
+  set_feasibility(env, "anneal")
   agent.algorithm.survival = True
   agent.algorithm.reward_rule = "clip"
 
@@ -162,7 +162,7 @@ def set_feasibility(env: ConstrainedEnvCfg, kind: Feasibility) -> None:
     "none": None,
     "cap": FeasibilityCfg(budget=0.04),
     "cap-rows": FeasibilityCfg(budget=0.01, scope="row"),
-    "anneal": FeasibilityCfg(budget=0.04, quantile=0.98),
+    "anneal": FeasibilityCfg(budget=0.01, quantile=0.98),
   }
   env.feasibility = aids[kind]
 

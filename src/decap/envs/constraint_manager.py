@@ -105,17 +105,17 @@ class ConstraintManager(ManagerBase):
     - ``margins``: term name → q / ε.
     """
     q = self._measure()  # [B, C]
-    limit = self.limit if self._annealed is None else self._annealed.update(q)
-    self.scale.update(q - limit)
-    delta_columns = self._probability(q, limit)  # [B, C]
-    delta_rows = delta_columns[:, self._row_columns].amax(2)  # [B, K]
+    exact = self._probability(q, self.limit, self.scale)  # [B, K]
+    applied = exact
+    if self._annealed is not None:
+      applied = self._probability(q, self._annealed.update(q), self._annealed_scale)
     if self._cap is not None:
-      delta_rows = self._cap.scale(delta_rows)
-    delta = delta_rows.amax(1)  # [B]
+      applied = self._cap.scale(applied)
+    delta = applied.amax(1)  # [B]
     peak = q[:, self._row_columns].amax(2)  # [B, K]
     # A NaN compares as false; it is no compliance.
     costs = (~(peak <= self._row_limit)).float()
-    self._log(q, peak, costs, delta_rows, delta)
+    self._log(q, peak, costs, exact, delta)
     margins = q / self.limit
     return {
       "delta": delta,
@@ -205,18 +205,22 @@ class ConstraintManager(ManagerBase):
       weights[k, list(row.columns)] = 1.0 / len(row.columns)
     self._row_mean = weights.to(self.device)  # [K, C]
     self._row_index = torch.arange(len(self.rows), device=self.device)
-    self.scale = ViolationScale(
+    self.scale = self._new_scale()
+    self._annealed: AnnealedLimit | None = None
+    self._cap: Feasibility | None = None
+    if feasibility is not None and feasibility.quantile is not None:
+      self._annealed = AnnealedLimit(self.limit, feasibility)
+      self._annealed_scale = self._new_scale()
+    if feasibility is not None and feasibility.budget is not None:
+      self._cap = Feasibility(feasibility, len(self.rows), self.device)
+
+  def _new_scale(self) -> ViolationScale:
+    return ViolationScale(
       self.limit.shape,
       floor=self.termination.floor(self.limit),
       decay=self.termination.scale_decay,
       device=self.device,
     )
-    self._annealed: AnnealedLimit | None = None
-    self._cap: Feasibility | None = None
-    if feasibility is not None and feasibility.quantile is not None:
-      self._annealed = AnnealedLimit(self.limit, feasibility)
-    if feasibility is not None and feasibility.budget is not None:
-      self._cap = Feasibility(feasibility, len(self.rows), self.device)
 
   def _measure(self) -> torch.Tensor:
     columns = []
@@ -235,38 +239,47 @@ class ConstraintManager(ManagerBase):
       columns.append(value if value.dim() == 2 else value.unsqueeze(1))
     return torch.cat(columns, dim=1)
 
-  def _probability(self, q: torch.Tensor, limit: torch.Tensor) -> torch.Tensor:
+  def _probability(
+    self, q: torch.Tensor, limit: torch.Tensor, scale: ViolationScale
+  ) -> torch.Tensor:
+    """δ of each row: the largest of its joints. # [B, K]"""
     cfg = self.termination
+    scale.update(q - limit)
     if cfg.rule == "cat":
-      return cat_probability(q, limit, self.p_max, self.scale.value)
-    return decap_probability(
-      q,
-      limit,
-      self.p_max,
-      self.scale.value,
-      rho=cfg.rho,
-      kappa=cfg.kappa,
-      barrier=cfg.barrier,
-    )
+      delta = cat_probability(q, limit, self.p_max, scale.value)
+    else:
+      delta = decap_probability(
+        q,
+        limit,
+        self.p_max,
+        scale.value,
+        rho=cfg.rho,
+        kappa=cfg.kappa,
+        barrier=cfg.barrier,
+      )
+    return delta[:, self._row_columns].amax(2)
 
   def _log(
     self,
     q: torch.Tensor,
     peak: torch.Tensor,
     costs: torch.Tensor,
-    delta_rows: torch.Tensor,
-    delta: torch.Tensor,
+    exact: torch.Tensor,
+    applied: torch.Tensor,
   ) -> None:
     log, n = self._env.log, self.num_envs
     finite = torch.nan_to_num(q, nan=0.0, posinf=0.0, neginf=0.0)
     log.mean(self._named("mean"), self._row_mean @ finite.sum(0), n)
     log.mean(self._named("violation"), costs.sum(0), n)
-    active = delta_rows.amax(1) > 0  # [B]
-    deciding = delta_rows.argmax(1, keepdim=True) == self._row_index  # [B, K]
+    delta = exact.amax(1)  # [B]
+    active = delta > 0
+    deciding = exact.argmax(1, keepdim=True) == self._row_index  # [B, K]
     share = (deciding & active.unsqueeze(1)).sum(0).float()
     log.mean(self._named("share"), share, active.sum())
     log.maximum(self._named("max"), torch.nan_to_num(peak, posinf=0.0).amax(0))
-    log.mean(("Constraint/delta",), delta.sum(), n)
+    # What Eq. 4 says, and what the feasibility aid makes of it.
+    both = torch.stack((delta.sum(), applied.sum()))
+    log.mean(("Constraint/delta", "Constraint/delta_applied"), both, n)
 
   def _named(self, statistic: str) -> tuple[str, ...]:
     return tuple(f"Constraint/{name}/{statistic}" for name in self.cost_names)

@@ -200,10 +200,14 @@ class PPO(rsl_rl.algorithms.PPO):
 
   def end_update(self) -> dict[str, Tensor]:
     """Move the normalisers, empty the storage and return the means of the update."""
+    self.fit_normalisers()
+    return self.metrics()
+
+  def fit_normalisers(self) -> None:
+    """Take the rollout into the normalisers, and empty the storage."""
     for net in self.networks:
       net.update_normalization(self.storage.observations)  # ty: ignore[invalid-argument-type]
     self.storage.clear()
-    return self.metrics()
 
   # Hooks.
 

@@ -102,6 +102,7 @@ class Runner:
     """
     if self.iteration == 0:
       self._spread_episodes()
+      self._fit_normalisers()
     total, first = self.cfg.iterations, self.iteration
     watch = Stopwatch()
     stream = self._graphs.stream() if self._graphs else contextlib.nullcontext()
@@ -275,6 +276,18 @@ class Runner:
     log.pop("Train/episode_length", None)
     if count:
       log["Train/episode_length"] = total / count
+
+  def _fit_normalisers(self) -> None:
+    """One rollout that trains nothing but the normalisers.
+
+    They start as the identity; were the first update made with that, fitting them
+    after it would make another policy of what it learnt.
+    """
+    with torch.no_grad():
+      for _ in range(self.cfg.num_steps_per_env):
+        self.rollout_step()
+      self.alg.fit_normalisers()
+    self.env.flush_log()
 
   def _infeasible_limits(self, log: dict[str, float]) -> list[str]:
     """Warnings about limits that no step has respected for long, once each."""

@@ -55,12 +55,17 @@ def agent_cfg(name: str) -> AgentCfg:
 
   Exploration is decoupled like the limits: arms start with the noise that their
   action-rate limit allows, legs with what balance is learnt from. log σ, so that it can
-  shrink tenfold in a hundred iterations.
+  shrink tenfold in a hundred iterations. The rate is fixed: the KL-adaptive one falls
+  to its floor on small batches, and learns no faster on large ones.
   """
-  from decap.rl.config import AgentCfg, PolicyCfg
+  from decap.rl.config import AgentCfg, PolicyCfg, PpoCfg
 
   std = {".*_(shoulder|elbow|wrist)_.*": 0.06, ".*(hip|knee|ankle|waist)_.*": 0.6}
-  return AgentCfg(experiment_name=name, policy=PolicyCfg(init_std=std, std_type="log"))
+  return AgentCfg(
+    experiment_name=name,
+    policy=PolicyCfg(init_std=std, std_type="log"),
+    algorithm=PpoCfg(learning_rate=3e-4, schedule="fixed"),
+  )
 
 
 def mjlab_id(name: str) -> str:
