@@ -206,7 +206,7 @@ class Result:
   curve: list[float]
   """Task reward of the exploring policy per iteration."""
   trace: dict[str, list[float]]
-  """Angles of both joints and the target in one environment, over time."""
+  """Angles of both joints, the tip and its target in one environment, over time."""
 
   @property
   def carry(self) -> float:
@@ -253,14 +253,16 @@ def evaluate(policy, curve: list[float], num_envs: int = 256) -> Result:
   """The mean action in new arms, against the decoupled limits."""
   torch.manual_seed(0)
   env = Arm(num_envs, Method(PpoCfg()))
+  env.age[0] = 0  # so that the episode that is drawn is a whole one
   obs, rewards, costs = env.observe(), [], []
-  trace: dict[str, list[float]] = {"reach": [], "carry": [], "target": []}
+  trace: dict[str, list[float]] = {"reach": [], "carry": [], "tip": [], "target": []}
   for step in range(2 * env.episode_steps):
     obs, _, _, extras = env.step(policy(obs))
     if step >= env.episode_steps:
       rewards.append(extras["task_reward"].mean())
       costs.append(extras["constraints"]["costs"].mean(dim=0))
-      for values, value in zip(trace.values(), (*env.q[0], env.target[0]), strict=True):
+      now = (*env.q[0], env.q[0].sum(), env.target[0])
+      for values, value in zip(trace.values(), now, strict=True):
         values.append(float(value))
   violations = torch.stack(costs).mean(dim=0).tolist()
   return Result(
@@ -300,10 +302,11 @@ def figure(results: dict[str, Result], path: Path) -> None:
     axes[0].plot(result.curve, label=name)
   axes[0].set(xlabel="iteration", ylabel="task reward per step", title="Training")
   axes[0].legend(fontsize="small")
+  styles = {"reach": "C0-", "carry": "C1-", "tip": "k-", "target": "k:"}
   for ax, name in zip(axes[1:], ("PPO", "DeCap"), strict=True):
     for joint, values in results[name].trace.items():
       time_s = [Arm.dt * i for i in range(len(values))]
-      ax.plot(time_s, values, "k:" if joint == "target" else "-", label=joint)
+      ax.plot(time_s, values, styles[joint], label=joint)
     ax.set(xlabel="time, s", ylabel="angle, rad", title=name, ylim=(-1.6, 1.6))
     ax.legend(fontsize="small")
   fig.savefig(path, dpi=150)
