@@ -24,6 +24,8 @@ from decap.rl.display import Progress, Stopwatch, make_display, violations
 KEEP_CHECKPOINTS = 5
 INFEASIBLE_AFTER = 50
 """Iterations in a row at which a limit is violated at every step before we say so."""
+QUANTILES = (0.05, 0.5, 0.95)
+"""Which quantiles of a quantity that report names."""
 
 OnIteration = Callable[[int, dict[str, float]], bool | None]
 """Called with the iteration's number and log; returning True ends the run."""
@@ -66,6 +68,7 @@ class Runner:
     self._on_iteration = on_iteration
     self._stop = False
     self._infeasible: dict[str, int] = {}
+    self._quantities: dict[str, torch.Tensor] = {}
     self._losses: dict[str, torch.Tensor] = {}
     # Steps that each environment has lived, and sum and number of those that ended.
     self._age = torch.zeros(env.num_envs, device=self.device)
@@ -143,6 +146,8 @@ class Runner:
     obs, rewards, terminated, time_outs, extras = self.env.step(actions)
     dones = terminated | time_outs
     constraints = extras["constraints"]
+    # Kept, not copied: a recorded step writes to the same memory every time.
+    self._quantities = constraints["quantities"]
     self.alg.process_env_step(
       obs,
       rewards,
@@ -297,13 +302,26 @@ class Runner:
     for row, rate in violations(log).items():
       self._infeasible[row] = self._infeasible.get(row, 0) + 1 if rate >= 0.999 else 0
       if self._infeasible[row] == INFEASIBLE_AFTER:
-        mean, peak = (log[f"Constraint/{row}/{key}"] for key in ("mean", "max"))
+        mean = log[f"Constraint/{row}/mean"]
+        measured = ", ".join(f"{value:.3g}" for value in self._quantiles(row))
         warnings.append(
           f"Warning: the limit of {row} was exceeded at every step of the last "
-          f"{INFEASIBLE_AFTER} iterations (measured mean {mean:.3g}, max {peak:.3g}): "
-          "it may be infeasible."
+          f"{INFEASIBLE_AFTER} iterations: it may be infeasible. Measured: mean over "
+          f"joints {mean:.3g}; largest joint of an environment {measured} at the "
+          f"quantiles {', '.join(f'{q:g}' for q in QUANTILES)}."
         )
     return warnings
+
+  def _quantiles(self, row: str) -> list[float]:
+    """QUANTILES over environments of a row's largest joint, at the last step."""
+    manager = self.env.constraint_manager
+    columns = list(manager.rows[manager.cost_names.index(row)].columns)
+    q = [v if v.dim() == 2 else v.unsqueeze(1) for v in self._quantities.values()]
+    peak = torch.cat(q, dim=1)[:, columns].amax(1).cpu()  # [B]
+    peak = peak[peak.isfinite()]
+    if not len(peak):
+      return [float("nan")] * len(QUANTILES)
+    return peak.quantile(peak.new_tensor(QUANTILES)).tolist()
 
   def _broken_physics(self, log: dict[str, float]) -> Iterator[str]:
     """Warnings about numbers that are no numbers, and contacts that found no room."""
