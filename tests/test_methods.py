@@ -143,6 +143,7 @@ def test_cats_p_max_rises_linearly_in_expected_lifetime():
     ("decap-no-barrier", "--env.termination.kappa"),
     ("decap-no-barrier", "--env.termination.rho"),
     ("cat", "--env.termination.rho"),
+    ("cat", "--env.termination.scale-floor"),
     ("decap-exact", "--env.feasibility.budget"),
     ("decap-exact", "--agent.algorithm.reward-rule"),
     ("decap", "--agent.algorithm.survival"),
@@ -153,6 +154,48 @@ def test_cats_p_max_rises_linearly_in_expected_lifetime():
 def test_options_that_a_method_does_not_use_are_refused(method, option):
   with pytest.raises(UserError, match=f"Method '{method}' does not use --"):
     check_options(get_method(method), [option, "3"])
+
+
+@pytest.mark.parametrize(
+  "overrides, feasibility, message",
+  [
+    (
+      ("--env.termination.scale-floor=0.02", "--env.termination.scale-floor-abs=1"),
+      None,
+      "--env.termination.scale-floor has no effect beside scale-floor-abs",
+    ),
+    (
+      ("--env.feasibility.shrink", "0.8"),
+      "cap",
+      "--env.feasibility.shrink has no effect beside quantile None",
+    ),
+    (
+      ("--env.feasibility.budget", "None", "--env.feasibility.scope", "row"),
+      None,
+      "--env.feasibility.scope has no effect beside budget None",
+    ),
+    (
+      ("--env.constraints.joint_vel.p_max", "0.4"),
+      None,
+      "--env.constraints.joint-vel.p-max has no effect beside the p-max of body",
+    ),
+    (
+      ("--env.feasibility.budget", "0.02"),
+      "none",
+      "--env.feasibility.budget needs an aid",
+    ),
+  ],
+)
+def test_options_without_effect_are_refused(overrides, feasibility, message):
+  with pytest.raises(UserError, match=message):
+    _configs("decap", overrides=overrides, feasibility=feasibility)
+
+
+def test_options_with_an_effect_are_accepted():
+  overrides = ("--env.feasibility.shrink=0.8", "--env.feasibility.quantile=0.9")
+  env, _ = _configs("decap", overrides=overrides, feasibility="cap")
+  assert env.feasibility is not None
+  assert (env.feasibility.shrink, env.feasibility.quantile) == (0.8, 0.9)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -177,6 +220,33 @@ def test_ablations_come_from_the_command_line():
   assert (env.termination.kappa, env.termination.rho) == (6.0, 0.5)
   assert env.groups["upper"].p_max == 0.3 and env.groups["lower"].p_max == 0.25
   assert env.constraints["joint_vel"].limits == {"upper": 2.0, "lower": 8.0}
+
+
+def test_a_third_group_comes_from_the_command_line():
+  overrides = (
+    "--env.groups.mid_body.joint-names",
+    "('waist_.*',)",
+    "--env.groups.mid-body.p-max",
+    "0.3",
+    "--env.groups.lower.joint-names",
+    "('.*_(hip|knee|ankle)_.*',)",
+  )
+  limits = {name: {"mid_body": 3.0} for name in PAPER_LIMITS}
+  env, _ = _configs("decap", overrides=overrides, limits=limits)
+  assert list(env.groups) == ["upper", "lower", "mid_body"]
+  assert env.groups["mid_body"].joint_names == ("waist_.*",)
+  assert env.groups["mid_body"].p_max == 0.3
+  assert env.constraints["joint_vel"].limits == {
+    "upper": 1.5,
+    "lower": 10.0,
+    "mid_body": 3.0,
+  }
+  # A whole-body method needs no limits of it.
+  env, _ = _configs("n-ipo", overrides=(*overrides[:2], *overrides[4:]))
+  assert env.constraints["joint_vel"].limits["mid_body"] == 10.0
+  # Without its joints a group's name is more likely mistyped.
+  with pytest.raises(UserError, match="Unrecognized options: --env.groups.uper.p-max"):
+    _configs("decap", overrides=("--env.groups.uper.p-max", "0.3"))
 
 
 def test_limits_come_before_the_method():

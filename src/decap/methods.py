@@ -37,11 +37,13 @@ METHOD_OPTIONS = (
 """Options that belong to methods; the others belong to every run."""
 
 _SURVIVAL_OPTIONS = (
-  "env.termination.scale-*",
+  "env.termination.scale-decay",
+  "env.termination.scale-floor-abs",
   "env.feasibility.*",
   "env.groups.*.p-max",
   "agent.algorithm.reward-rule",
 )
+_DECAP_OPTIONS = (*_SURVIVAL_OPTIONS, "env.termination.scale-floor")
 _BARRIER_OPTIONS = ("env.termination.rho", "env.termination.kappa")
 
 
@@ -78,13 +80,35 @@ def check_options(method: Method, overrides: list[str]) -> None:
   Args:
     overrides: Command-line tokens such as ``["--env.termination.kappa", "3"]``.
   """
-  for token in overrides:
-    if not token.startswith("--"):
-      continue
-    option = token[2:].split("=")[0].replace("_", "-")
+  for option in option_names(overrides):
     owned = any(fnmatchcase(option, pattern) for pattern in METHOD_OPTIONS)
     if owned and not any(fnmatchcase(option, pattern) for pattern in method.uses):
       raise UserError(f"Method '{method.name}' does not use --{option}.")
+
+
+def check_effects(env: ConstrainedEnvCfg, overrides: list[str]) -> None:
+  """Refuse overrides that other settings leave without effect."""
+  aid, scale_floor_abs = env.feasibility, env.termination.scale_floor_abs
+  idle = {
+    "env.termination.scale-floor": scale_floor_abs is not None and "scale-floor-abs",
+    "env.feasibility.shrink": aid and aid.quantile is None and "quantile None",
+    "env.feasibility.scope": aid and aid.budget is None and "budget None",
+  }
+  for name, term in env.constraints.items():
+    option = f"env.constraints.{name}.p-max".replace("_", "-")
+    idle[option] = isinstance(term.limits, dict) and "the p-max of body groups"
+  for option in option_names(overrides):
+    if reason := idle.get(option):
+      raise UserError(f"--{option} has no effect beside {reason}.")
+
+
+def option_names(overrides: list[str]) -> list[str]:
+  """Names such as "env.termination.kappa" among command-line tokens."""
+  return [
+    token[2:].split("=")[0].replace("_", "-")
+    for token in overrides
+    if token.startswith("--")
+  ]
 
 
 # Edits.
@@ -179,7 +203,7 @@ def _lower_limits_everywhere(env: ConstrainedEnvCfg) -> None:
           f"This method takes the limits of the group 'lower' for the whole body, but "
           f"constraint '{name}' has none."
         )
-      term.limits = {group: term.limits["lower"] for group in term.limits}
+      term.limits = dict.fromkeys(env.groups, term.limits["lower"])
   # New objects: configs of several tasks may share these.
   env.groups = {
     name: dataclasses.replace(group, p_max=0.25) for name, group in env.groups.items()
@@ -248,14 +272,14 @@ METHODS = {
       "decap-no-barrier",
       "DeCap without the soft barrier below the limits",
       _decap_no_barrier,
-      uses=_SURVIVAL_OPTIONS,
+      uses=_DECAP_OPTIONS,
       feasibility=True,
     ),
     Method(
       "decap",
       "decoupled limits, soft barrier, survival-adjusted returns",
       _decap,
-      uses=(*_SURVIVAL_OPTIONS, *_BARRIER_OPTIONS),
+      uses=(*_DECAP_OPTIONS, *_BARRIER_OPTIONS),
       feasibility=True,
     ),
     Method(

@@ -13,6 +13,7 @@ import enum
 import io
 import json
 import os
+import re
 import tempfile
 from dataclasses import dataclass
 from datetime import datetime
@@ -20,7 +21,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from decap.errors import UserError
-from decap.methods import check_options, get_method, set_feasibility
+from decap.methods import (
+  check_effects,
+  check_options,
+  get_method,
+  option_names,
+  set_feasibility,
+)
 
 if TYPE_CHECKING:
   from decap.envs.constrained_env import ConstrainedEnvCfg
@@ -73,11 +80,13 @@ def build_configs(
   from decap.tasks import TASKS, agent_cfg, env_cfg
 
   method = get_method(spec.method)
-  check_options(method, list(spec.overrides))
+  overrides = list(spec.overrides)
+  check_options(method, overrides)
   if spec.task not in TASKS:
     raise UserError(f"Unknown task '{spec.task}' (there are {', '.join(TASKS)}).")
   env = env_cfg(spec.task, play=play)
   agent = agent_cfg(spec.task)
+  _add_groups(env, overrides)
   _apply_limits(env, spec.limits)
   method.edit(env, agent)
   if spec.feasibility is not None:
@@ -89,7 +98,12 @@ def build_configs(
     env.scene.num_envs = spec.num_envs
   if spec.iterations is not None:
     agent.iterations = spec.iterations
-  return _apply_overrides(env, agent, spec.overrides)
+  for option in option_names(overrides):
+    if option.startswith("env.feasibility.") and env.feasibility is None:
+      raise UserError(f"--{option} needs an aid (--feasibility).")
+  env, agent = _apply_overrides(env, agent, spec.overrides)
+  check_effects(env, overrides)
+  return env, agent
 
 
 def read_limits(path: str | Path) -> dict[str, Any]:
@@ -194,6 +208,21 @@ def plain(value: Any) -> Any:
   if callable(value) and hasattr(value, "__qualname__"):
     return f"{value.__module__}:{value.__qualname__}"
   return repr(value)
+
+
+def _add_groups(env: ConstrainedEnvCfg, overrides: list[str]) -> None:
+  """A place for each new body group whose joints the overrides name.
+
+  tyro fills existing entries only. Limits, and the joints of the other groups, have
+  to be given as well; building the environment asks for what is missing.
+  """
+  from decap.constraints.groups import BodyGroupCfg
+
+  known = {name.replace("_", "-") for name in env.groups}
+  for token in overrides:
+    match = re.match(r"--env\.groups\.([^.=]+)\.joint[-_]names", token)
+    if match and match[1].replace("_", "-") not in known:
+      env.groups[match[1]] = BodyGroupCfg(joint_names=(), p_max=0.25)
 
 
 def _apply_limits(env: ConstrainedEnvCfg, limits: dict[str, Any]) -> None:
