@@ -186,7 +186,7 @@ def set_feasibility(env: ConstrainedEnvCfg, kind: Feasibility) -> None:
     "none": None,
     "cap": FeasibilityCfg(budget=0.04),
     "cap-rows": FeasibilityCfg(budget=0.01, scope="row"),
-    "anneal": FeasibilityCfg(budget=0.01, quantile=0.98),
+    "anneal": FeasibilityCfg(budget=0.005, quantile=0.98),
   }
   env.feasibility = aids[kind]
 
