@@ -89,6 +89,8 @@ QUICK = [
   ["--version"],
   ["list"],
   ["train", "--help"],
+  ["figure", "--help"],
+  ["figure", "barrier", "--output", "x.txt"],
   ["train", "--task", "g2"],
   ["train", "--task", "g1-flat", "--method", "x"],
   ["train", "--task", "g1-flat", "--num-envs", "0"],
@@ -130,7 +132,7 @@ def test_list_names_tasks_methods_and_backends(capsys):
 def test_help_shows_every_command(capsys):
   assert main([]) == 0
   out = capsys.readouterr().out
-  for name in ("train", "play", "export", "list", "demo"):
+  for name in ("train", "play", "export", "figure", "list", "demo"):
     assert f"  {name} " in out
 
 

@@ -23,6 +23,7 @@ COMMANDS = {
   "evaluate": ("decap.commands.evaluate", "measure smoothness, violations, tracking"),
   "compare": ("decap.commands.compare", "put the results of several runs in one table"),
   "profile": ("decap.commands.profile", "propose limits from measured motion"),
+  "figure": ("decap.commands.figure", "draw the methods' barrier and probability"),
   "bench": ("decap.commands.bench", "measure speed on this machine"),
   "list": ("decap.commands.list_", "list tasks, methods and physics backends"),
   "demo": ("decap.commands.demo", "train for a minute on the CPU and show the effect"),

@@ -34,7 +34,7 @@ COLOURS = (
 )
 STYLES = ("-", "--", "-.", ":")
 
-_RC = {
+RC = {
   "font.size": 9,
   "axes.titlesize": 10,
   "axes.labelsize": 9,
@@ -50,6 +50,7 @@ _RC = {
   "svg.fonttype": "none",
   "figure.constrained_layout.use": True,
 }
+"""Style of all our figures, for matplotlib's `rc_context`."""
 
 Trajectories = Mapping[str, Trajectory]
 Results = Mapping[str, Result]
@@ -61,7 +62,7 @@ def velocity_tracking(trajectories: Trajectories) -> Figure:
   Meant for the switching protocol with pushes, where every environment has the same
   command at the same time; otherwise it shows the first environment.
   """
-  with rc_context(_RC):
+  with rc_context(RC):
     fig = Figure(figsize=(8, 4.4))
     axes = [row[0] for row in _grid(fig, 2, 1)]
     for axis, (ax, name) in enumerate(zip(axes, ("forward", "lateral"), strict=True)):
@@ -83,7 +84,7 @@ def traces(
   """Largest joint of each group over time in one environment, limits dashed."""
   _check_quantity(quantity)
   groups = next(iter(trajectories.values())).layout.groups
-  with rc_context(_RC):
+  with rc_context(RC):
     fig = Figure(figsize=(8, 2.1 * len(groups)))
     axes = [row[0] for row in _grid(fig, len(groups), 1)]
     for i, (label, trajectory) in enumerate(trajectories.items()):
@@ -109,7 +110,7 @@ def traces(
 def distributions(results: Results) -> Figure:
   """Share of joint-steps over q/ε for each quantity and group; the limit is at 1."""
   groups = next(iter(results.values())).layout.groups
-  with rc_context(_RC):
+  with rc_context(RC):
     fig = Figure(figsize=(9, 2.3 * len(groups)))
     axes = _grid(fig, len(groups), len(QUANTITIES))
     for i, (label, result) in enumerate(results.items()):
@@ -142,7 +143,7 @@ def joint_violations(results: Results, quantity: str = "joint_vel") -> Figure:
   layout = next(iter(results.values())).layout
   order = [j for indices in layout.groups.values() for j in indices]
   names = [layout.joint_names[j] for j in order]
-  with rc_context(_RC):
+  with rc_context(RC):
     fig = Figure(figsize=(8, 1.2 + 0.2 * len(names)))
     ax = fig.subplots()
     height = 0.8 / len(results)
@@ -177,7 +178,7 @@ def spectra(results: Results) -> Figure:
     "action": "position target (rad²/Hz)",
     "joint_vel": "velocity (rad²/s²/Hz)",
   }
-  with rc_context(_RC):
+  with rc_context(RC):
     fig = Figure(figsize=(8, 2.3 * len(groups)))
     axes = _grid(fig, len(groups), len(signals))
     for i, (label, result) in enumerate(results.items()):
@@ -217,7 +218,7 @@ def training_curves(runs: Mapping[str, Path], tags: Sequence[str] = ()) -> Figur
     )
   columns = min(len(chosen), 2)
   rows = -(-len(chosen) // columns)
-  with rc_context(_RC):
+  with rc_context(RC):
     fig = Figure(figsize=(4.2 * columns, 2.2 * rows))
     axes = [ax for row in _grid(fig, rows, columns) for ax in row]
     for ax in axes[len(chosen) :]:
