@@ -1,0 +1,184 @@
+"""The page about methods says what the code does: tables, links, snippets, commands."""
+
+import argparse
+import dataclasses
+import inspect
+import re
+import shlex
+import textwrap
+from pathlib import Path
+
+import pytest
+import yaml
+
+from decap import methods
+from decap.cli import split_overrides
+from decap.commands import train
+from decap.errors import UserError
+from decap.methods import METHODS, check_options, set_feasibility
+from decap.rl.config import PpoCfg
+from decap.runs import RunSpec, build_configs
+from decap.sweep.plan import make_plan
+
+ROOT = Path(__file__).parents[1]
+PAGE = (ROOT / "docs" / "methods.md").read_text("utf-8")
+
+
+def _table(first_header: str) -> list[list[str]]:
+  """Rows of the table whose header starts so, cells stripped."""
+  block = PAGE.split(f"\n| {first_header} |", 1)[1].split("\n\n")[0]
+  lines = block.splitlines()[2:]
+  return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+
+
+def _blocks(language: str) -> list[str]:
+  return re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
+
+
+def _configs(method: str, feasibility: str | None = None):
+  return build_configs(RunSpec("g1-flat", method, feasibility=feasibility))  # ty: ignore
+
+
+@pytest.fixture(scope="module")
+def configs() -> dict:
+  """Each method's configs, with an aid wherever the method takes one."""
+  return {
+    name: _configs(name, "anneal" if method.feasibility else None)
+    for name, method in METHODS.items()
+  }
+
+
+def _value(configs, option: str):
+  """Value of the field that an option sets; KeyError where there is none."""
+  env, agent = configs
+  value = {"env": env, "agent": agent}
+  for part in option.replace("-", "_").split("."):
+    value = value[part] if isinstance(value, dict) else vars(value)[part]
+  return value
+
+
+def _takes(method: str, configs, option: str) -> bool:
+  if option == "feasibility":
+    return METHODS[method].feasibility
+  try:
+    check_options(METHODS[method], [f"--{option}", "1"])
+    _value(configs, option)
+  except (UserError, KeyError, TypeError):
+    return False
+  return True
+
+
+def _default(method: str, option: str) -> str:
+  if option == "feasibility":
+    return "anneal" if _configs(method)[0].feasibility else "none"
+  return str(_value(_configs(method), option))
+
+
+def test_the_first_table_and_the_sections_cover_all_methods():
+  names = [re.findall(r"`([^`]+)`", row[0])[0] for row in _table("method")]
+  assert names == list(METHODS)
+  sections = re.findall(r"^## (\S+)$", PAGE, re.MULTILINE)
+  for row in _table("method"):
+    assert re.findall(r"\(#([^)]+)\)", row[0])[0] in sections
+
+
+def test_the_options_table_lists_the_methods_that_take_each(configs):
+  for cell, _, taken_by in _table("option"):
+    option = cell.strip("`").removeprefix("--")
+    expected = [name for name in METHODS if _takes(name, configs[name], option)]
+    assert re.findall(r"`([^`]+)`", taken_by) == expected, option
+
+
+def test_the_options_table_gives_the_defaults():
+  for cell, default, taken_by in _table("option"):
+    option = cell.strip("`").removeprefix("--")
+    if default == "–":
+      assert option.startswith("env.feasibility.")
+      continue
+    common, _, exception = default.partition("; `cat`: ")
+    for name in re.findall(r"`([^`]+)`", taken_by):
+      expected = exception if exception and name == "cat" else common
+      assert _default(name, option) == expected, (name, option)
+
+
+def test_the_options_table_is_complete(configs):
+  listed = {row[0].strip("`").removeprefix("--") for row in _table("option")}
+  shared = {field.name for field in dataclasses.fields(PpoCfg)} - {"reward_rule"}
+  for method, (env, agent) in configs.items():
+    fields = {
+      "env.termination": vars(env.termination),
+      "env.feasibility": vars(env.feasibility) if env.feasibility else {},
+      "agent.algorithm": vars(agent.algorithm).keys() - shared,
+    }
+    options = {
+      f"{prefix}.{name}".replace("_", "-")
+      for prefix, names in fields.items()
+      for name in names
+    }
+    options |= {f"env.groups.{group}.p-max" for group in env.groups}
+    taken = {option for option in options if _takes(method, (env, agent), option)}
+    assert taken <= listed
+
+
+def test_the_table_of_aids_gives_their_values():
+  env, _ = _configs("decap")
+  names = []
+  for cell, _, *values in _table("`--feasibility`"):
+    names.append(cell.strip("`"))
+    set_feasibility(env, names[-1])
+    aid = env.feasibility
+    shrink = aid and aid.quantile and aid.shrink
+    expected = [aid and aid.budget, aid and aid.quantile, shrink]
+    assert values == ["" if value is None else f"{value:g}" for value in expected]
+  assert tuple(names) == methods.Feasibility.__args__
+
+
+def test_linked_files_hold_the_functions_that_the_page_names():
+  links = re.findall(r"\[`?([^\]`]+)`?\]\((\.\./[^)#]+)\)", PAGE)
+  assert len(links) > 10
+  for name, target in links:
+    path = (ROOT / "docs" / target).resolve()
+    assert path.is_file(), target
+    if path.suffix == ".py" and name.isidentifier():
+      pattern = rf"^(def|class) {name}\b|^{name} = "
+      assert re.search(pattern, path.read_text("utf-8"), re.MULTILINE), name
+  for name in re.findall(r"`(_\w+)`", PAGE):
+    assert inspect.isfunction(getattr(methods, name)), name
+
+
+def test_snippets_are_lines_of_the_source():
+  lines = [
+    "\n".join(map(str.strip, path.read_text("utf-8").splitlines()))
+    for path in (ROOT / "src").rglob("*.py")
+  ]
+  snippets = _blocks("python")
+  assert len(snippets) == 5
+  for snippet in snippets:
+    flat = "\n".join(map(str.strip, textwrap.dedent(snippet).strip().splitlines()))
+    assert any(flat in source for source in lines), snippet
+
+
+def test_the_commands_of_the_page_are_accepted(tmp_path, monkeypatch):
+  monkeypatch.chdir(tmp_path)
+  waist, _ = _blocks("yaml")
+  Path("waist.yaml").write_text(waist)
+  Path("limits.yaml").write_text("joint_vel: {upper: 2.0}")
+  commands = re.findall(r"^ *decap train (--.*)$", PAGE, re.MULTILINE)
+  assert len(commands) > 15
+  parser = argparse.ArgumentParser()
+  train.add_options(parser)
+  for command in commands:
+    plain, overrides = split_overrides(shlex.split(command))
+    options = parser.parse_args(plain)
+    options.overrides = overrides
+    env, _ = build_configs(train._new(options, "cpu"))
+    # What the constraint manager asks for.
+    for term in env.constraints.values():
+      assert set(term.limits) == set(env.groups), command
+
+
+def test_the_sweep_of_the_page_is_the_papers_ablation():
+  _, sweep = _blocks("yaml")
+  runs = make_plan(yaml.safe_load(sweep)).runs
+  # Three κ, two further ρ and one without barrier, three seeds each.
+  assert len(runs) == (3 + 2 + 1) * 3
