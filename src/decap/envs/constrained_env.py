@@ -101,6 +101,8 @@ class ConstrainedEnv(ManagerBasedRlEnv):
     if cfg.recorders:
       raise ValueError("a constrained environment takes no recorders")
     self.log = DeviceLog(device)
+    # What terms share within a step; nothing is remembered between steps.
+    self.step_cache: dict[Any, torch.Tensor] | None = None
     with simulation_backend(cfg.backend, split=cfg.split_physics):
       super().__init__(cfg, device, render_mode, **kwargs)
 
@@ -139,6 +141,7 @@ class ConstrainedEnv(ManagerBasedRlEnv):
     """One control step; see the module's docstring for its order."""
     self.action_manager.process_action(action)
     self._advance_physics()
+    self.step_cache = {}
     self.episode_length_buf += 1
     self.common_step_counter += 1
 
@@ -236,7 +239,8 @@ class ConstrainedEnv(ManagerBasedRlEnv):
     self.log.maximum(PHYSICS_ARRAYS, self.sim.overflow())
 
   def _update_commands_and_observations(self) -> None:
-    # A reset or a push changed what sensors cached for the rewards.
+    # Resets and pushes changed what terms and sensors remember from the rewards.
+    self.step_cache = {}
     for sensor in self.scene.sensors.values():
       sensor._invalidate_cache()
     self.command_manager.compute(dt=self._command_dt)
@@ -246,6 +250,7 @@ class ConstrainedEnv(ManagerBasedRlEnv):
       if isinstance(group, torch.Tensor):
         bad = ~group.flatten(1).sum(1).isfinite()
         self.log.flag((f"observation {name}",), bad.unsqueeze(0))
+    self.step_cache = None
 
   def _controls_are_constant(self) -> bool:
     """Whether all substeps of a control step may run in one call."""

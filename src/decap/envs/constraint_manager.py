@@ -105,10 +105,7 @@ class ConstraintManager(ManagerBase):
     - ``margins``: term name → q / ε.
     """
     q = self._measure()  # [B, C]
-    exact = self._probability(q, self.limit, self.scale)  # [B, K]
-    applied = exact
-    if self._annealed is not None:
-      applied = self._probability(q, self._annealed.update(q), self._annealed_scale)
+    exact, applied = self._probabilities(q)  # [B, K]
     if self._cap is not None:
       applied = self._cap.scale(applied)
     delta = applied.amax(1)  # [B]
@@ -205,18 +202,15 @@ class ConstraintManager(ManagerBase):
       weights[k, list(row.columns)] = 1.0 / len(row.columns)
     self._row_mean = weights.to(self.device)  # [K, C]
     self._row_index = torch.arange(len(self.rows), device=self.device)
-    self.scale = self._new_scale()
     self._annealed: AnnealedLimit | None = None
     self._cap: Feasibility | None = None
     if feasibility is not None and feasibility.quantile is not None:
       self._annealed = AnnealedLimit(self.limit, feasibility)
-      self._annealed_scale = self._new_scale()
     if feasibility is not None and feasibility.budget is not None:
       self._cap = Feasibility(feasibility, len(self.rows), self.device)
-
-  def _new_scale(self) -> ViolationScale:
-    return ViolationScale(
-      self.limit.shape,
+    # One scale for the limits, and one for the annealed ones.
+    self.scale = ViolationScale(
+      (1 if self._annealed is None else 2, len(self.limit)),
       floor=self.termination.floor(self.limit),
       decay=self.termination.scale_decay,
       device=self.device,
@@ -239,25 +233,30 @@ class ConstraintManager(ManagerBase):
       columns.append(value if value.dim() == 2 else value.unsqueeze(1))
     return torch.cat(columns, dim=1)
 
-  def _probability(
-    self, q: torch.Tensor, limit: torch.Tensor, scale: ViolationScale
-  ) -> torch.Tensor:
-    """δ of each row: the largest of its joints. # [B, K]"""
+  def _probabilities(self, q: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """δ of each row, the largest of its joints: as in Eq. 4, and under annealed limits.
+
+    Both at once, stacked on a second dimension: half the kernels. # [B, K] each
+    """
     cfg = self.termination
-    scale.update(q - limit)
+    limit, q = self.limit.unsqueeze(0), q.unsqueeze(1)  # [1, C], [B, 1, C]
+    if self._annealed is not None:
+      limit = torch.stack((self.limit, self._annealed.update(q.squeeze(1))))  # [2, C]
+    self.scale.update(q - limit)
     if cfg.rule == "cat":
-      delta = cat_probability(q, limit, self.p_max, scale.value)
+      delta = cat_probability(q, limit, self.p_max, self.scale.value)
     else:
       delta = decap_probability(
         q,
         limit,
         self.p_max,
-        scale.value,
+        self.scale.value,
         rho=cfg.rho,
         kappa=cfg.kappa,
         barrier=cfg.barrier,
       )
-    return delta[:, self._row_columns].amax(2)
+    rows = delta[..., self._row_columns].amax(-1)  # [B, 1 or 2, K]
+    return rows[:, 0], rows[:, -1]
 
   def _log(
     self,

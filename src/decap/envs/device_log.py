@@ -23,6 +23,7 @@ class DeviceLog:
     self._maximum = torch.full((capacity,), -torch.inf, device=device)
     self._flags: dict[tuple[str, ...], slice] = {}
     self._flagged = torch.full((capacity,), torch.inf, device=device)
+    self._index: torch.Tensor | None = None
 
   def mean(
     self,
@@ -32,20 +33,24 @@ class DeviceLog:
   ) -> None:
     """Adds sums ``total`` [n] over ``count`` samples to the named means."""
     slots = self._slots(self._means, names)
-    self._total[slots] += total
-    self._count[slots] += count
+    # Not x[s] += y, which also copies x[s] onto itself.
+    self._total[slots].add_(total)
+    self._count[slots].add_(count)
 
   def maximum(self, names: Sequence[str], values: torch.Tensor) -> None:
     """Raises the named maxima to ``values`` [n] where these are larger."""
     slots = self._slots(self._maxima, names)
-    self._maximum[slots] = torch.maximum(self._maximum[slots], values)
+    highest = self._maximum[slots]
+    torch.maximum(highest, values, out=highest)
 
   def flag(self, names: Sequence[str], bad: torch.Tensor) -> None:
     """Remembers for each name the first environment where ``bad`` [n, B] holds."""
     slots = self._slots(self._flags, names)
-    index = torch.arange(bad.shape[1], device=bad.device, dtype=torch.float32)
-    first = torch.where(bad, index, torch.inf).amin(1)
-    self._flagged[slots] = torch.minimum(self._flagged[slots], first)
+    if self._index is None:
+      self._index = torch.arange(bad.shape[1], device=bad.device, dtype=torch.float32)
+    first = torch.where(bad, self._index, torch.inf).amin(1)
+    lowest = self._flagged[slots]
+    torch.minimum(lowest, first, out=lowest)
 
   def flagged(self) -> dict[str, int]:
     """Name → first environment flagged since the last call; a copy to the host."""

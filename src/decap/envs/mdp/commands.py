@@ -92,30 +92,32 @@ class VelocityCommand(UniformVelocityCommand, MaskedCommandTerm):
       write_where(self.heading_target, mask, heading)
       write_where(self.is_heading_env, mask, self._chance(cfg.rel_heading_envs))
     write_where(self.is_standing_env, mask, self._chance(cfg.rel_standing_envs))
-    write_where(self.is_world_env, mask, self._chance(cfg.rel_world_envs))
-    write_where(self.is_forward_env, mask, self._chance(cfg.rel_forward_envs))
-    write_where(self.vel_command_w, mask, velocity)
-    ahead = torch.zeros_like(velocity)
-    ahead[:, 0] = velocity[:, 0].abs().clamp(min=0.3)
-    velocity = torch.where(self.is_forward_env.unsqueeze(1), ahead, velocity)
+    if cfg.rel_world_envs > 0.0:
+      write_where(self.is_world_env, mask, self._chance(cfg.rel_world_envs))
+      write_where(self.vel_command_w, mask, velocity)
+    if cfg.rel_forward_envs > 0.0:
+      write_where(self.is_forward_env, mask, self._chance(cfg.rel_forward_envs))
+      ahead = torch.zeros_like(velocity)
+      ahead[:, 0] = velocity[:, 0].abs().clamp(min=0.3)
+      velocity = torch.where(self.is_forward_env.unsqueeze(1), ahead, velocity)
     write_where(self.vel_command_b, mask, velocity)
 
   def _update_command(self, env_ids: torch.Tensor | None = None) -> None:
     del env_ids  # A function of the current state: refreshing all is right.
-    command, heading = self.vel_command_b, self.robot.data.heading_w
+    command = self.vel_command_b
     if self.cfg.heading_command:
+      heading = self.robot.data.heading_w
       self.heading_error.copy_(wrap_to_pi(self.heading_target - heading))
       rate = self.cfg.heading_control_stiffness * self.heading_error
       rate = rate.clamp(self.ranges[0, 2], self.ranges[1, 2])
       write_where(command[:, 2], self.is_heading_env, rate)
     if self.cfg.rel_world_envs > 0.0:
+      heading = self.robot.data.heading_w
       cos, sin = torch.cos(heading), torch.sin(heading)
       x, y = self.vel_command_w[:, 0], self.vel_command_w[:, 1]
       planar = torch.stack((cos * x + sin * y, cos * y - sin * x), -1)
       write_where(command[:, :2], self.is_world_env, planar)
-    standing = self.is_standing_env.unsqueeze(1)
-    command.masked_fill_(standing, 0.0)
-    self.vel_command_w.masked_fill_(standing, 0.0)
+    command.masked_fill_(self.is_standing_env.unsqueeze(1), 0.0)
 
   def _update_metrics(self) -> None:
     """Mean tracking errors of the episode so far; planar ones in the yaw frame."""

@@ -207,9 +207,23 @@ def _sample_root(
   """Root pose [B, 7] and world-frame velocity [B, 6] around the default state."""
   state, offset = asset.data.default_root_state, _sample_ranges(env, pose_range)
   position = state[:, :3] + offset[:, :3] + env.scene.env_origins
-  turn = quat_from_euler_xyz(offset[:, 3], offset[:, 4], offset[:, 5])
-  pose = torch.cat((position, quat_mul(state[:, 3:7], turn)), -1)
-  return pose, state[:, 7:13] + _sample_ranges(env, velocity_range)
+  if {"roll", "pitch"} & set(pose_range):
+    turn = quat_from_euler_xyz(offset[:, 3], offset[:, 4], offset[:, 5])
+    orientation = quat_mul(state[:, 3:7], turn)
+  else:
+    orientation = _turned(state[:, 3:7], offset[:, 5:])
+  velocity = state[:, 7:13]
+  if velocity_range:
+    velocity = velocity + _sample_ranges(env, velocity_range)
+  return torch.cat((position, orientation), -1), velocity
+
+
+def _turned(quat: torch.Tensor, yaw: torch.Tensor) -> torch.Tensor:
+  """Product of ``quat`` [B, 4] and a turn about z by ``yaw`` [B, 1], in few kernels."""
+  half = 0.5 * yaw
+  # (w, x, y, z) k = (−z, y, −x, w) for the quaternion unit k.
+  w, x, y, z = quat.split(1, -1)
+  return quat * half.cos() + torch.cat((-z, y, -x, w), -1) * half.sin()
 
 
 def _offset(value: torch.Tensor, bounds: tuple[float, float]) -> torch.Tensor:

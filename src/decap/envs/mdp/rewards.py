@@ -16,7 +16,9 @@ from decap.envs.mdp.kinematics import (
   body_position_w,
   body_velocity_w,
   get_command,
+  joint_offset,
   on_device,
+  root_velocity_b,
   root_velocity_yaw,
 )
 from decap.envs.mdp.terrain import terrain_height
@@ -51,7 +53,7 @@ def track_velocity_yaw(
   """exp(−error² / variance) of the yaw rate."""
   asset: Entity = env.scene[asset_cfg.name]
   command = get_command(env, command_name)
-  error = command[:, 2] - asset.data.root_link_ang_vel_b[:, 2]
+  error = command[:, 2] - root_velocity_b(env, asset)[:, 5]
   return torch.exp(-error.square() / variance)
 
 
@@ -60,7 +62,7 @@ def vertical_velocity(
 ) -> torch.Tensor:
   """Square of the root's velocity along its own z axis."""
   asset: Entity = env.scene[asset_cfg.name]
-  return asset.data.root_link_lin_vel_b[:, 2].square()
+  return root_velocity_b(env, asset)[:, 2].square()
 
 
 def roll_pitch_rate(
@@ -68,7 +70,7 @@ def roll_pitch_rate(
 ) -> torch.Tensor:
   """Sum of the squares of the root's roll and pitch rates."""
   asset: Entity = env.scene[asset_cfg.name]
-  return asset.data.root_link_ang_vel_b[:, :2].square().sum(1)
+  return root_velocity_b(env, asset)[:, 3:5].square().sum(1)
 
 
 def base_height(
@@ -87,7 +89,7 @@ def joint_deviation(
   """Sum of the distances of the chosen joints from their default positions."""
   asset: Entity = env.scene[asset_cfg.name]
   ids = on_device(env, asset_cfg.joint_ids)
-  return (asset.data.joint_pos - asset.data.default_joint_pos)[:, ids].abs().sum(1)
+  return joint_offset(env, asset)[:, ids].abs().sum(1)
 
 
 def foot_slide(
