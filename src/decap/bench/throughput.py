@@ -18,6 +18,7 @@ from rich.table import Table
 from decap.bench.cases import CASES, Settings, Timing
 from decap.bench.gpu import driver_version, is_out_of_memory, release_memory
 from decap.bench.machine import describe_machine
+from decap.errors import UserError
 
 GPU_CASES = ("stock", "eager", "captured", "unconstrained", "physics", "mjlab-task")
 CPU_CASES = ("stock", "eager", "unconstrained", "physics")
@@ -116,6 +117,9 @@ def summary(speeds: Sequence[Speed]) -> dict[str, dict[str, float]]:
     if stock := found.get(("stock", count)):
       ratios["training_over_stock"] = _over(ours, stock, "train_steps_per_s")
       ratios["rollout_over_stock"] = _over(ours, stock, "rollout_steps_per_s")
+    if reference := found.get(("mjlab-task", count)):
+      ratio = _over(ours, reference, "train_steps_per_s")
+      ratios["training_over_mjlab_task"] = ratio
     if physics := found.get(("physics", count)):
       ratios["rollout_over_physics"] = _over(ours, physics, "rollout_steps_per_s")
     if free := found.get(("unconstrained", count)):
@@ -138,6 +142,18 @@ def write_json(path: Path, speeds: Sequence[Speed], task: str, seconds: float) -
   }
   path.parent.mkdir(parents=True, exist_ok=True)
   path.write_text(json.dumps(report, indent=2) + "\n")
+
+
+def read_json(path: Path) -> tuple[list[Speed], str, str]:
+  """What ``write_json`` wrote: speeds by number of environments, task, machine."""
+  try:
+    report = json.loads(path.read_text())
+    speeds = [Speed(**row) for row in report["results"]]
+    machine = report["machine"]
+    name = machine.get("gpu") or f"{machine['cpu']}, {machine['cores']} cores"
+    return sorted(speeds, key=lambda s: s.num_envs), report["task"], str(name)
+  except (OSError, ValueError, KeyError, TypeError) as error:
+    raise UserError(f"{path} is no file of 'decap bench --json': {error}") from error
 
 
 _COLUMNS = (
@@ -191,6 +207,7 @@ def summary_lines(speeds: Sequence[Speed]) -> list[str]:
   texts = {
     "training_over_stock": "training {:.2f} × stock",
     "rollout_over_stock": "rollout {:.2f} × stock",
+    "training_over_mjlab_task": "training {:.2f} × mjlab's own G1 task",
     "rollout_over_physics": "rollout {:.0%} of physics alone",
     "constraint_overhead": "constraints cost {:.1%}",
   }

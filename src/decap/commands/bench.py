@@ -33,6 +33,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
   add("--seconds", type=float, help="how long a case is measured (default: 2)")
   add("--steps", type=int, metavar="N", help="engines only: steps (default: 20)")
   add("--json", metavar="FILE", help="write all numbers and the machine's description")
+  add("--from", dest="source", metavar="FILE", help="show stored numbers instead")
   add("--table", metavar="FILE", help="write the table as Markdown")
   add("--plot", metavar="FILE", help="draw the speeds, e.g. as speeds.png")
 
@@ -49,6 +50,8 @@ def run(options: argparse.Namespace) -> int:
 
 def _training(options: argparse.Namespace) -> int:
   _refuse(options, "steps")
+  if options.source:
+    return _stored(options)
   device = checks.check_device(options.device)
   task = options.task or "g1-flat"
   if task not in TASKS:
@@ -60,7 +63,7 @@ def _training(options: argparse.Namespace) -> int:
     raise UserError("The case 'captured' needs a GPU.")
   print("Loading torch and mjlab …", flush=True)
   checks.check_torch_device(device)
-  from decap.bench import plot, throughput
+  from decap.bench import throughput
 
   speeds = throughput.bench_throughput(
     options.num_envs or (CPU_NUM_ENVS if device == "cpu" else GPU_NUM_ENVS),
@@ -70,19 +73,35 @@ def _training(options: argparse.Namespace) -> int:
     seconds=seconds,
     json_path=Path(options.json) if options.json else None,
   )
+  return _show(options, speeds, task, _machine(device))
+
+
+def _stored(options: argparse.Namespace) -> int:
+  for name in ("num_envs", "task", "cases", "seconds", "json"):
+    if getattr(options, name) is not None:
+      raise UserError(f"--from measures nothing and takes no --{name}.")
+  from decap.bench import throughput
+
+  return _show(options, *throughput.read_json(Path(options.source)))
+
+
+def _show(options: argparse.Namespace, speeds: list, task: str, machine: str) -> int:
+  """Table, ratios and what was asked for; the exit code."""
+  from decap.bench import plot, throughput
+
   throughput.make_console().print(throughput.table(speeds, task))
   print("\n".join(throughput.summary_lines(speeds)))
   if options.table:
     Path(options.table).parent.mkdir(parents=True, exist_ok=True)
     Path(options.table).write_text(throughput.markdown(speeds))
   if options.plot:
-    plot.plot_speeds(speeds, Path(options.plot), f"{task} on {_machine(device)}")
+    plot.plot_speeds(speeds, Path(options.plot), f"{task} on {machine}")
   broken = [s for s in speeds if s.error not in (None, throughput.OUT_OF_MEMORY)]
   return FAILED if broken else 0
 
 
 def _engines(options: argparse.Namespace) -> int:
-  _refuse(options, "task", "cases", "seconds", "table", "plot")
+  _refuse(options, "task", "cases", "seconds", "table", "plot", "source")
   for count in options.num_envs or ():
     checks.check_num_envs(count, "cpu")
   checks.check_at_least("--steps", options.steps, 1)

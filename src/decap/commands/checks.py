@@ -14,6 +14,10 @@ BYTES_PER_ENV = 130_000
 """Memory that a G1 takes on the CPU engine, with its rollout; measured."""
 
 
+GPU_BYTES, GPU_BYTES_PER_ENV = 600_000_000, 290_000
+"""Memory of the G1 task on a GPU, graphs included; fits results/bench/throughput.json."""
+
+
 def check_num_envs(num_envs: int | None, device: str) -> None:
   """At least one, and no more than fit into memory."""
   if num_envs is None:
@@ -25,6 +29,21 @@ def check_num_envs(num_envs: int | None, device: str) -> None:
     raise UserError(
       f"{num_envs} environments need at least {num_envs * BYTES_PER_ENV / 1e9:.0f} GB "
       f"of memory; this machine has {available / 1e9:.0f} GB free."
+    )
+
+
+def check_gpu_memory(num_envs: int, device: str) -> None:
+  """No more environments than fit into the GPU's free memory; needs torch."""
+  if device == "cpu":
+    return
+  import torch
+
+  free, _ = torch.cuda.mem_get_info(device)
+  fit = int((free - GPU_BYTES) / GPU_BYTES_PER_ENV)
+  if num_envs > fit:
+    raise UserError(
+      f"{num_envs} environments do not fit into the {free / 1e9:.1f} GB that are free "
+      f"on {device}: about {max(fit, 0)} do (--num-envs)."
     )
 
 

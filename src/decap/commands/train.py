@@ -139,6 +139,7 @@ def train(
   env_cfg, agent_cfg = build_configs(spec)
   agent_cfg.logger = logger  # ty: ignore[invalid-assignment]
   checks.check_torch_device(device)
+  checks.check_gpu_memory(env_cfg.scene.num_envs, device)
   print(
     f"Building {env_cfg.scene.num_envs} environments of {spec.task} on {device} …",
     flush=True,

@@ -61,8 +61,6 @@ class Runner:
     self.run_dir = run_dir
     self.info = info or {}
     self.device = str(env.device)
-    # Tensor cores, as mjlab's training uses them; a CPU has none.
-    torch.set_float32_matmul_precision("high")
     self.iteration = 0
     self._schedule = schedule
     self._on_iteration = on_iteration

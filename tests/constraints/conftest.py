@@ -1,4 +1,4 @@
-"""Settings for all tests."""
+"""Settings of the property-based tests."""
 
 from hypothesis import settings
 
