@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from decap.commands import checks
+from decap.commands import checks, hints
 from decap.errors import UserError
 from decap.methods import check_options, get_method
 from decap.rl import checkpoint_files
@@ -131,7 +131,7 @@ def train(
   init_from: Path | None = None,
   on_iteration: OnIteration | None = None,
 ) -> Result:
-  """Train as described; `quiet` leaves out mjlab's tables of all terms.
+  """Train as described; `quiet` leaves out mjlab's tables and what to do next.
 
   The run folder appears only when the configs are checked and the environment stands.
   """
@@ -147,7 +147,7 @@ def train(
   hidden = contextlib.redirect_stdout(io.StringIO())
   with hidden if quiet else contextlib.nullcontext():
     env = make_env(env_cfg, device, backend)
-  from decap.deploy.export import describe
+  from decap.deploy.export import describe, export_checkpoint
   from decap.rl.runner import Runner
 
   method = get_method(spec.method)
@@ -173,7 +173,9 @@ def train(
   )
   finished = runner.learn()
   env.close()
-  _finish(folder, finished)
+  export_checkpoint(checkpoint_files.resolve(folder), folder / "policy")
+  if not quiet:
+    _say_next(folder, finished)
   return Result(finished, {row.name: row.limit for row in env.constraint_manager.rows})
 
 
@@ -254,12 +256,10 @@ def _continued(options: argparse.Namespace) -> tuple[RunSpec, Path]:
   return spec, path
 
 
-def _finish(folder: Path, finished: bool) -> None:
-  from decap.deploy.export import export_checkpoint
-
-  export_checkpoint(checkpoint_files.resolve(folder), folder / "policy")
+def _say_next(folder: Path, finished: bool) -> None:
   print(f"Policy: {folder / 'policy'}")
   if finished:
-    print(f"Done. Next: decap play {folder}")
+    print(f"Done. Next: {hints.program()} play {folder}")
   else:
-    print(f"Stopped and saved. Continue with: decap train --resume {folder}")
+    again = f"{hints.program()} train --resume {folder}"
+    print(f"Stopped and saved. Continue with: {again}")
