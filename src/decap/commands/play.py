@@ -42,6 +42,8 @@ def run(options: argparse.Namespace) -> None:
   env_cfg, _ = build_configs(spec, play=True)
   env_cfg.scene.num_envs = options.num_envs
   checks.check_torch_device(device)
+  if video:
+    _check_rendering()
   from decap.rl import checkpoint
   from decap.rl.inference import policy_from_state
 
@@ -66,6 +68,18 @@ def _check_video(video: Path, seconds: float) -> None:
   if not video.absolute().parent.is_dir():
     raise UserError(f"There is no folder {video.parent} for the video.")
   checks.check_writable(video.absolute().parent)
+
+
+def _check_rendering() -> None:
+  import mujoco
+
+  try:
+    mujoco.GLContext(16, 16).free()
+  except Exception as error:  # Each of the libraries below has its own.
+    raise UserError(
+      "Recording needs OpenGL without a display; on Debian or Ubuntu: "
+      "apt-get install libegl1 libgl1-mesa-dri."
+    ) from error
 
 
 def _record(env, policy, video: Path, seconds: float) -> None:
