@@ -88,7 +88,7 @@ class Agent:
   @staticmethod
   def weights(alg: PPO) -> torch.Tensor:
     return torch.cat(
-      [p.detach().flatten() for net in alg.networks for p in net.parameters()]
+      [p.detach().flatten() for net in alg.networks.values() for p in net.parameters()]
     ).clone()
 
 

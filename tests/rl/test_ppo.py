@@ -50,7 +50,7 @@ def rsl_rl_twin(alg, agent):
   storage.dones.copy_(ours.dones.unsqueeze(-1))
   storage.values.copy_(ours.values.unsqueeze(-1))
   storage.actions_log_prob.copy_(ours.log_prob.unsqueeze(-1))
-  storage.distribution_params = (ours.mean.clone(), ours.std.clone())
+  storage.distribution_params = (ours.mean.clone(), alg.std.expand_as(ours.mean))
   return rsl_rl.algorithms.PPO(actor, critic, storage)
 
 
@@ -160,7 +160,7 @@ def test_first_mini_batch_sees_the_policy_that_acted(agent):
   alg = agent.build()
   for iteration in range(3):
     agent.rollout(alg, seed=iteration)
-    batch = alg.storage.gather(alg.storage.indices)
+    batch = alg.samples()
     evaluation = alg.evaluate(batch)
     torch.testing.assert_close(evaluation.mean, batch.mean, rtol=0, atol=1e-6)
     torch.testing.assert_close(
@@ -204,9 +204,8 @@ def test_an_update_rebinds_no_buffer(agent, cfg):
 
   def addresses():
     tensors = [alg.learning_rate, *vars(alg.storage).values()]
-    for net in alg.networks:
+    for net in alg.networks.values():
       tensors += [*net.parameters(), *net.buffers()]
-      tensors += [p.grad for p in net.parameters()]
     for state in alg.optimizer.state.values():
       tensors += state.values()
     tensors += [v for v in vars(alg).values() if isinstance(v, torch.Tensor)]

@@ -53,21 +53,34 @@ def test_booleans_are_stored_as_numbers():
 def test_gather_counts_environments_fastest():
   storage = make_storage()
   fill(storage)
-  batch = storage.gather(torch.tensor([3, 0, 4]))  # (1, 1), (0, 0), (2, 0)
+  networks = {
+    "policy": lambda obs: obs["actor"],
+    "double": lambda obs: 2 * obs["actor"],
+  }
+  # (1, 1), (0, 0), (2, 0)
+  batch = storage.gather(torch.tensor([3, 0, 4]), networks)
   assert batch.returns.tolist() == [11.0, 0.0, 20.0]
-  assert batch.observations["actor"][:, 0].tolist() == [11.0, 0.0, 20.0]
+  assert batch.inputs["policy"][:, 0].tolist() == [11.0, 0.0, 20.0]
+  assert batch.inputs["double"][:, 0].tolist() == [22.0, 0.0, 40.0]
   assert batch.cost_returns.shape == (3, 2)
 
 
 def test_mini_batches_of_an_epoch_share_no_sample():
   storage = make_storage(num_steps=4, num_envs=6)
+  fill(storage)
   torch.manual_seed(0)
   storage.shuffle()
-  batches = [storage.mini_batch_indices(i, 4).tolist() for i in range(4)]
-  assert [len(batch) for batch in batches] == [6] * 4
-  together = sum(batches, [])
-  assert sorted(together) == list(range(24))
-  assert together != list(range(24))
+  samples = storage.gather(storage.indices, {"critic": lambda obs: obs["critic"]})
+  batches = [samples.part(i, 4) for i in range(4)]
+  returns = [batch.returns.tolist() for batch in batches]
+  assert [len(batch) for batch in returns] == [6] * 4
+  together = sum(returns, [])
+  expected = storage.returns.flatten().tolist()
+  assert sorted(together) == sorted(expected) and together != expected
+  for batch in batches:
+    assert torch.equal(batch.inputs["critic"][:, 0], -batch.returns)
+  # 24 = 5 · 4 + 4: the last four are in none.
+  assert [len(samples.part(i, 5).actions) for i in range(5)] == [4] * 5
 
 
 def test_the_permutation_is_the_one_of_rsl_rl():

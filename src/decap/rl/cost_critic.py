@@ -35,7 +35,6 @@ class CostPPO(PPO):
     super().__init__(models, storage, cfg, device, **kwargs)
     assert models.cost_critic is not None
     self.cost_critic = models.cost_critic
-    self.loss_weights["cost_value"] = cfg.cost_value_loss_coef
     num_costs = storage.costs.shape[-1]
     self.cost_rates = torch.zeros(num_costs, device=device)  # [K]
     self._cost_values = torch.zeros(storage.num_envs, num_costs, device=device)
@@ -80,8 +79,11 @@ class CostPPO(PPO):
     self.cost_rates.copy_(st.costs.mean(dim=(0, 1)))
     super().compute_returns(obs)
 
+  def loss_weights(self) -> dict[str, float]:
+    return super().loss_weights() | {"cost_value": self.cfg.cost_value_loss_coef}
+
   def losses(self, batch: Batch, evaluation: Evaluation) -> dict[str, Tensor]:
-    predicted = self.cost_critic(batch.observations)
+    predicted = self.cost_critic.mlp(batch.inputs["cost_critic"])
     cost_value = (predicted - batch.cost_returns).square().mean()
     return super().losses(batch, evaluation) | {"cost_value": cost_value}
 

@@ -25,12 +25,13 @@ class LCP(PPO):
 
   cfg: LcpCfg
 
-  def __init__(self, models, storage, cfg: LcpCfg, device: str, **kwargs) -> None:
-    super().__init__(models, storage, cfg, device, **kwargs)
-    self.loss_weights["gradient_penalty"] = cfg.gradient_penalty_coef
-
   def policy_input(self, batch: Batch) -> Tensor:
     return super().policy_input(batch).detach().requires_grad_()
+
+  def loss_weights(self) -> dict[str, float]:
+    weights, coefficient = super().loss_weights(), self.cfg.gradient_penalty_coef
+    # At zero it is not computed at all, and this is PPO to the last bit.
+    return weights | ({"gradient_penalty": coefficient} if coefficient > 0.0 else {})
 
   def losses(self, batch: Batch, evaluation: Evaluation) -> dict[str, Tensor]:
     losses = super().losses(batch, evaluation)

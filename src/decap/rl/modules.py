@@ -12,6 +12,7 @@ from rsl_rl.modules import EmpiricalNormalization
 from rsl_rl.modules.distribution import GaussianDistribution
 from torch import Tensor, nn
 
+from decap.rl import gaussian
 from decap.rl.config import PolicyCfg
 
 
@@ -24,6 +25,7 @@ class Gaussian(GaussianDistribution):
   """
 
   gain: Tensor
+  _moments: tuple[Tensor, Tensor]
 
   def __init__(self, output_dim: int, init_std: Sequence[float], **kwargs) -> None:
     super().__init__(output_dim, **kwargs)
@@ -38,12 +40,29 @@ class Gaussian(GaussianDistribution):
   @property
   def current_std(self) -> Tensor:
     """Standard deviation of each action [A], whatever the last observation."""
-    if self.std_type == "scalar":
-      return self.std_param.detach().clamp(*self.std_range)
-    return self.log_std_param.detach().clamp(*self.log_std_range).exp()
+    return self._clamped_std().detach()
+
+  @property
+  def mean(self) -> Tensor:
+    return self._moments[0]
+
+  @property
+  def std(self) -> Tensor:
+    return self._moments[1].expand_as(self.mean)
+
+  @property
+  def entropy(self) -> Tensor:
+    return gaussian.entropy(self._moments[1]).expand(self.mean.shape[:-1])
+
+  def moments(self, mlp_output: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean [..., A] and standard deviation [A] for the network's output."""
+    return mlp_output * self.gain, self._clamped_std()
 
   def update(self, mlp_output: Tensor) -> None:
-    super().update(mlp_output * self.gain)
+    self._moments = self.moments(mlp_output)
+
+  def log_prob(self, outputs: Tensor) -> Tensor:
+    return gaussian.log_prob(outputs, *self._moments)
 
   def deterministic_output(self, mlp_output: Tensor) -> Tensor:
     return mlp_output * self.gain
@@ -53,7 +72,13 @@ class Gaussian(GaussianDistribution):
 
   def sample(self) -> Tensor:
     """Sample; `torch.normal` with tensor parameters would wait for the device."""
-    return (self.mean + self.std * torch.randn_like(self.mean)).detach()
+    mean, std = self._moments
+    return (mean + std * torch.randn_like(mean)).detach()
+
+  def _clamped_std(self) -> Tensor:
+    if self.std_type == "scalar":
+      return self.std_param.clamp(*self.std_range)
+    return self.log_std_param.clamp(*self.log_std_range).exp()
 
 
 class _Gain(nn.Module):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -49,7 +48,6 @@ class NIPO(CostPPO):
 
   def __init__(self, models, storage, cfg: NIpoCfg, device: str, **kwargs) -> None:
     super().__init__(models, storage, cfg, device, **kwargs)
-    self.loss_weights["barrier"] = 1.0 / cfg.barrier_t
     self.limits = torch.full_like(self.cost_rates, cfg.cost_limit / (1.0 - cfg.gamma))
     self.thresholds = self.limits.clone()  # [K]
     self.discounted_costs = torch.zeros_like(self.cost_rates)  # [K]
@@ -62,6 +60,9 @@ class NIPO(CostPPO):
       adaptive_thresholds(self.discounted_costs, self.limits, self.cfg.threshold_margin)
     )
 
+  def loss_weights(self) -> dict[str, float]:
+    return super().loss_weights() | {"barrier": 1.0 / self.cfg.barrier_t}
+
   def losses(self, batch: Batch, evaluation: Evaluation) -> dict[str, Tensor]:
     barrier = log_barrier(
       evaluation.ratio, batch.cost_advantages, self.discounted_costs, self.thresholds
@@ -73,10 +74,3 @@ class NIPO(CostPPO):
       f"Threshold/{name}": value.clone()
       for name, value in zip(self.cost_names, self.thresholds, strict=True)
     }
-
-  def state_dict(self) -> dict[str, Any]:
-    return super().state_dict() | {"thresholds": self.thresholds}
-
-  def load_state_dict(self, state: Mapping[str, Any]) -> None:
-    super().load_state_dict(state)
-    self.thresholds.copy_(state["thresholds"])

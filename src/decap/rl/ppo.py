@@ -1,9 +1,9 @@
 """PPO on rsl_rl with hooks, free of host syncs and fit for CUDA graphs.
 
 A method is a subclass that overrides a hook or two: `reward`, `policy_input`,
-`policy_advantages`, `losses`. Nothing in here branches on the value of a tensor,
-reads one back to the host or rebinds a buffer, so that rollout step and update can
-be recorded once and replayed.
+`policy_advantages`, `losses`, `loss_weights`. Nothing in here branches on the value of
+a tensor, reads one back to the host or rebinds a buffer, so that rollout step and
+update can be recorded once and replayed.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import Any
 import rsl_rl.algorithms
 import torch
 from torch import Tensor, nn
-from torch.distributions import Normal, kl_divergence
 
+from decap.rl import gaussian
 from decap.rl.config import PpoCfg
 from decap.rl.modules import Model, Models
 from decap.rl.returns import standardise, survival_gae
@@ -34,9 +34,9 @@ class Evaluation:
   policy_input: Tensor  # [N, D], normalised actor observation
   log_prob: Tensor  # [N], of the stored actions
   ratio: Tensor  # [N], to the policy that acted
-  entropy: Tensor  # [N]
+  entropy: Tensor  # [], the same for all
   mean: Tensor  # [N, A]
-  std: Tensor  # [N, A]
+  std: Tensor  # [A]
   values: Tensor  # [N]
 
 
@@ -77,27 +77,28 @@ class PPO(rsl_rl.algorithms.PPO):
     )
     self.cfg = cfg
     self.cost_names = tuple(cost_names)
-    self.networks: list[Model] = [self.actor, self.critic]
+    self.networks: dict[str, Model] = {"actor": self.actor, "critic": self.critic}
     if models.cost_critic is not None:
-      self.networks.append(models.cost_critic.to(device))
+      self.networks["cost_critic"] = models.cost_critic.to(device)
     self.learning_rate = torch.tensor(cfg.learning_rate, device=device)
     self.optimizer = torch.optim.Adam(
-      chain.from_iterable(net.parameters() for net in self.networks),
+      chain.from_iterable(net.parameters() for net in self.networks.values()),
       lr=self.learning_rate,
       # Fused also on a CPU: the other implementations read the step count back.
       fused=True,
       capturable=torch.device(device).type == "cuda",
     )
-    self.loss_weights = {
-      "surrogate": 1.0,
-      "value": cfg.value_loss_coef,
-      "entropy": -cfg.entropy_coef,
-    }
     self.action_groups = {
       name: torch.tensor(list(ids), device=device)
       for name, ids in (action_groups or {}).items()
     }
-    self._sums: dict[str, Tensor] = {}
+    weights = self.loss_weights()
+    self._loss_names = tuple(weights)
+    self._loss_weights = torch.tensor(list(weights.values()), device=device)
+    self._loss_sums = torch.zeros_like(self._loss_weights)
+    # Of the policy that acted [A]: the same for all samples.
+    self._old_std = torch.zeros_like(self.std)
+    self._kl_sum = torch.zeros_like(self.std)  # [A]
     self._values = torch.zeros(storage.num_envs, device=device)
 
   # The four verbs.
@@ -116,7 +117,6 @@ class PPO(rsl_rl.algorithms.PPO):
       values=self._values,
       log_prob=self.actor.get_output_log_prob(actions),
       mean=self.actor.output_mean,
-      std=self.actor.output_std,
     )
     return actions
 
@@ -164,39 +164,49 @@ class PPO(rsl_rl.algorithms.PPO):
 
   # The parts of an update, so that it can be recorded without drawing numbers.
 
+  def begin_update(self) -> None:
+    """Draw the permutation that all epochs share."""
+    self.storage.shuffle()
+
   def learn(self) -> dict[str, Tensor]:
     """All mini-batches of the drawn permutation, several times over."""
+    self._loss_sums.zero_()
+    self._kl_sum.zero_()
+    self._old_std.copy_(self.std)
+    samples = self.samples()
     for _ in range(self.num_learning_epochs):
       for index in range(self.num_mini_batches):
-        indices = self.storage.mini_batch_indices(index, self.num_mini_batches)
-        self.update_mini_batch(self.storage.gather(indices))
+        self.update_mini_batch(samples.part(index, self.num_mini_batches))
     return self.end_update()
 
-  def begin_update(self) -> None:
-    """Draw the permutation and empty the accumulators."""
-    self.storage.shuffle()
-    for total in self._sums.values():
-      total.zero_()
+  @torch.no_grad()
+  def samples(self) -> Batch:
+    """The rollout in the drawn order, observations normalised.
+
+    Once per update, since permutation and normalisers stay the same throughout.
+    """
+    observe = {name: net.observe for name, net in self.networks.items()}
+    return self.storage.gather(self.storage.indices, observe)
 
   def update_mini_batch(self, batch: Batch) -> None:
     """One step of the optimiser."""
     evaluation = self.evaluate(batch)
     with torch.no_grad():
-      kl = kl_divergence(
-        Normal(batch.mean, batch.std), Normal(evaluation.mean, evaluation.std)
-      ).mean(dim=0)  # [A]
+      kl = gaussian.kl_divergence(
+        batch.mean, self._old_std, evaluation.mean, evaluation.std
+      )  # [A]
       self.adapt_learning_rate(kl.sum())
     losses = self.losses(batch, evaluation)
-    loss = sum(self.loss_weights[name] * term for name, term in losses.items())
-    # Gradients stay allocated: a recorded update writes to fixed memory.
-    self.optimizer.zero_grad(set_to_none=False)
-    loss.backward()
-    for net in self.networks:
+    terms = torch.stack([losses[name] for name in self._loss_names])
+    # Freed, so that backward writes gradients instead of adding them to zeros; those of
+    # a recorded update live in the recording's own memory.
+    self.optimizer.zero_grad()
+    (terms * self._loss_weights).sum().backward()
+    for net in self.networks.values():
       nn.utils.clip_grad_norm_(net.parameters(), self.max_grad_norm)
     self.optimizer.step()
-    self._accumulate("kl", kl)
-    for name, term in losses.items():
-      self._accumulate(name, term)
+    self._kl_sum.add_(kl)
+    self._loss_sums.add_(terms.detach())
 
   def end_update(self) -> dict[str, Tensor]:
     """Move the normalisers, empty the storage and return the means of the update."""
@@ -205,7 +215,7 @@ class PPO(rsl_rl.algorithms.PPO):
 
   def fit_normalisers(self) -> None:
     """Take the rollout into the normalisers, and empty the storage."""
-    for net in self.networks:
+    for net in self.networks.values():
       net.update_normalization(self.storage.observations)  # ty: ignore[invalid-argument-type]
     self.storage.clear()
 
@@ -225,13 +235,21 @@ class PPO(rsl_rl.algorithms.PPO):
 
   def policy_input(self, batch: Batch) -> Tensor:
     """The actor's normalised observation [N, D]."""
-    return self.actor.observe(batch.observations)
+    return batch.inputs["actor"]
+
+  def loss_weights(self) -> dict[str, float]:
+    """What each term of `losses` counts."""
+    return {
+      "surrogate": 1.0,
+      "value": self.cfg.value_loss_coef,
+      "entropy": -self.cfg.entropy_coef,
+    }
 
   def losses(self, batch: Batch, evaluation: Evaluation) -> dict[str, Tensor]:
-    """Terms of the loss by name; `loss_weights` holds what each counts."""
+    """Terms of the loss by name."""
     ratio = evaluation.ratio
     clipped = ratio.clamp(1.0 - self.clip_param, 1.0 + self.clip_param)
-    surrogate = torch.max(-batch.advantages * ratio, -batch.advantages * clipped)
+    surrogate = torch.min(batch.advantages * ratio, batch.advantages * clipped)
     value_loss = (evaluation.values - batch.returns).square()
     if self.use_clipped_value_loss:
       change = evaluation.values - batch.values
@@ -239,17 +257,18 @@ class PPO(rsl_rl.algorithms.PPO):
       clipped_loss = (batch.values + change - batch.returns).square()
       value_loss = torch.max(value_loss, clipped_loss)
     return {
-      "surrogate": surrogate.mean(),
+      "surrogate": -surrogate.mean(),
       "value": value_loss.mean(),
-      "entropy": evaluation.entropy.mean(),
+      "entropy": evaluation.entropy,
     }
 
   def metrics(self) -> dict[str, Tensor]:
     """Means over the update's mini-batches, and the state that they led to."""
     num_updates = self.num_learning_epochs * self.num_mini_batches
-    means = {name: total / num_updates for name, total in self._sums.items()}
-    kl, std = means.pop("kl"), self.std
-    out = {f"Loss/{name}": value for name, value in means.items()}
+    means, kl, std = self._loss_sums / num_updates, self._kl_sum / num_updates, self.std
+    out = {
+      f"Loss/{name}": mean for name, mean in zip(self._loss_names, means, strict=True)
+    }
     out["Policy/kl"], out["Policy/std"] = kl.sum(), std.mean()
     out["Policy/learning_rate"] = self.learning_rate.clone()
     for name, ids in self.action_groups.items():
@@ -267,17 +286,16 @@ class PPO(rsl_rl.algorithms.PPO):
   def evaluate(self, batch: Batch) -> Evaluation:
     """Run the current networks on a mini-batch."""
     policy_input = self.policy_input(batch)
-    distribution = self.actor.gaussian
-    distribution.update(self.actor.mlp(policy_input))
-    log_prob = distribution.log_prob(batch.actions)
+    mean, std = self.actor.gaussian.moments(self.actor.mlp(policy_input))
+    log_prob = gaussian.log_prob(batch.actions, mean, std)
     return Evaluation(
       policy_input=policy_input,
       log_prob=log_prob,
       ratio=(log_prob - batch.log_prob).exp(),
-      entropy=distribution.entropy,
-      mean=distribution.mean,
-      std=distribution.std,
-      values=self.critic(batch.observations).squeeze(-1),
+      entropy=gaussian.entropy(std),
+      mean=mean,
+      std=std,
+      values=self.critic.mlp(batch.inputs["critic"]).squeeze(-1),
     )
 
   def adapt_learning_rate(self, kl: Tensor) -> None:
@@ -319,14 +337,6 @@ class PPO(rsl_rl.algorithms.PPO):
       raise ValueError("decap loads whole checkpoints; load_cfg must be None.")
     self.load_state_dict(loaded_dict)
     return True
-
-  # Private.
-
-  @torch.no_grad()
-  def _accumulate(self, name: str, value: Tensor) -> None:
-    if name not in self._sums:
-      self._sums[name] = torch.zeros_like(value)
-    self._sums[name].add_(value)
 
 
 def _refuse(

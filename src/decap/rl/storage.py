@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
 
 import torch
 from torch import Tensor
@@ -11,18 +11,27 @@ from torch import Tensor
 
 @dataclass
 class Batch:
-  """A flat mini-batch of N samples."""
+  """N samples of a rollout, in any order."""
 
-  observations: dict[str, Tensor]  # [N, D] each
+  inputs: dict[str, Tensor]  # network -> its normalised observation [N, D]
   actions: Tensor  # [N, A]
   log_prob: Tensor  # [N]
   mean: Tensor  # [N, A]
-  std: Tensor  # [N, A]
   values: Tensor  # [N]
   returns: Tensor  # [N]
   advantages: Tensor  # [N]
   cost_returns: Tensor  # [N, K]
   cost_advantages: Tensor  # [N, K]
+
+  def part(self, index: int, count: int) -> Batch:
+    """One of `count` mini-batches of equal size; views, and without the remainder."""
+    size = self.actions.shape[0] // count
+    rows = slice(index * size, (index + 1) * size)
+    names = [field.name for field in fields(self) if field.name != "inputs"]
+    return Batch(
+      inputs={name: x[rows] for name, x in self.inputs.items()},
+      **{name: getattr(self, name)[rows] for name in names},
+    )
 
 
 class RolloutStorage:
@@ -55,7 +64,7 @@ class RolloutStorage:
     }
     self.actions = zeros(num_actions)  # [T, B, A]
     self.log_prob = zeros()  # [T, B]
-    self.mean, self.std = zeros(num_actions), zeros(num_actions)  # [T, B, A]
+    self.mean = zeros(num_actions)  # [T, B, A]
     self.rewards, self.dones, self.delta = zeros(), zeros(), zeros()  # [T, B]
     self.values, self.returns, self.advantages = zeros(), zeros(), zeros()  # [T, B]
     self.costs = zeros(num_costs)  # [T, B, K]
@@ -89,23 +98,22 @@ class RolloutStorage:
     """Draw the permutation that the mini-batches of one update share."""
     self.indices.copy_(torch.randperm(self.indices.shape[0], device=self.device))
 
-  def mini_batch_indices(self, index: int, num_mini_batches: int) -> Tensor:
-    """Sample indices of one mini-batch of the current permutation."""
-    size = self.indices.shape[0] // num_mini_batches
-    return self.indices[index * size : (index + 1) * size]
-
-  def gather(self, indices: Tensor) -> Batch:
-    """The samples at flat `indices` (t · B + b)."""
+  def gather(
+    self,
+    indices: Tensor,  # [N]
+    networks: Mapping[str, Callable[[Mapping[str, Tensor]], Tensor]],
+  ) -> Batch:
+    """The samples at flat `indices` (t · B + b), as each network observes them."""
 
     def take(x: Tensor) -> Tensor:
       return x.flatten(0, 1).index_select(0, indices)
 
+    observations = {name: take(x) for name, x in self.observations.items()}
     return Batch(
-      observations={name: take(x) for name, x in self.observations.items()},
+      inputs={name: observe(observations) for name, observe in networks.items()},
       actions=take(self.actions),
       log_prob=take(self.log_prob),
       mean=take(self.mean),
-      std=take(self.std),
       values=take(self.values),
       returns=take(self.returns),
       advantages=take(self.advantages),
