@@ -34,11 +34,12 @@ def folder(tmp_path_factory):
     "mlp.2.bias": torch.zeros(29),
   }
   write_bundle(folder / "bundle", actor_to_onnx(weights, "elu", 1e-2), description)
-  for name in ("bundle", "stand"):
-    source = name if name == "stand" else str(folder / name)
-    assert (
-      main(["evaluate", source, *TINY, "--output", str(folder / f"{name}-out")]) == 0
-    )
+  for name, source in (
+    ("bundle", [str(folder / "bundle")]),
+    ("stand", ["stand", "--task", "g1-flat"]),
+  ):
+    out = ["--output", str(folder / f"{name}-out")]
+    assert main(["evaluate", *source, *TINY, *out]) == 0
   return folder
 
 

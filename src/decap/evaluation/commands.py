@@ -144,7 +144,8 @@ def evaluate_main(args: EvaluateArgs) -> Path:
     protocol, task=args.task or policy.info["task"] or protocol.task
   )
   folder = _output_folder(args, STAND, protocol)
-  away = "" if args.task in (None, policy.info["task"]) else protocol.task
+  own_task = policy.info["task"] or protocol.task  # Standing still belongs to any.
+  away = "" if protocol.task == own_task else protocol.task
   label = "-".join(part for part in (away, protocol.label) if part)
   metrics_name, trajectory_name = file_names(label)
   with _progress(f"Evaluating {policy.info['name']}", protocol.steps) as on_step:
