@@ -140,7 +140,7 @@ def physics(settings: Settings) -> Timing:
 
   def block(step: Callable[[], None]) -> tuple[float, float]:
     env.sim.load_state_dict(state)
-    watch = SyncedStopwatch(settings.device)
+    watch = Stopwatch(settings.device)
     watch.lap()
     for _ in range(steps):
       step()
@@ -161,19 +161,6 @@ CASES: dict[str, tuple[str, Callable[[Settings], Timing]]] = {
   "mjlab-task": ("mjlab's own G1 task + rsl_rl", mjlab_task),
 }
 """Name → title and function."""
-
-
-class SyncedStopwatch(Stopwatch):
-  """A stopwatch that lets the GPU finish before it looks at the time."""
-
-  def __init__(self, device: str):
-    super().__init__()
-    self._wait = torch.device(device).type == "cuda"
-
-  def lap(self) -> float:
-    if self._wait:
-      torch.cuda.synchronize()
-    return super().lap()
 
 
 def rsl_rl_cfg(agent: AgentCfg) -> RslRlOnPolicyRunnerCfg:
@@ -270,7 +257,7 @@ def _run(
       raise RuntimeError(f"no capture: {reason}")
 
     def iterate() -> tuple[float, float]:
-      log = runner.iterate(SyncedStopwatch(settings.device))
+      log = runner.iterate(Stopwatch(settings.device))
       return log["Perf/collection_time"], log["Perf/learning_time"]
 
     with graphs.stream() if graphs else contextlib.nullcontext():

@@ -149,13 +149,21 @@ def _constraint_grid(log: Log):
 
 
 class Stopwatch:
-  """Times of the parts of an iteration, and the time left of a run."""
+  """Times of the parts of an iteration, and the time left of a run.
 
-  def __init__(self):
+  Work on a GPU goes on after its launch; a lap waits for it.
+  """
+
+  def __init__(self, device: str = "cpu"):
+    self._device = device
     self._start = self._last = time.perf_counter()
 
   def lap(self) -> float:
     """Seconds since the last lap."""
+    if self._device != "cpu":
+      import torch
+
+      torch.cuda.synchronize(self._device)
     now = time.perf_counter()
     lap, self._last = now - self._last, now
     return lap

@@ -59,7 +59,7 @@ class Gaussian(GaussianDistribution):
     return mlp_output * self.gain, self._clamped_std()
 
   def update(self, mlp_output: Tensor) -> None:
-    self._moments = self.moments(mlp_output)
+    self._moments = self.moments(mlp_output)  # ty: ignore[unresolved-attribute]
 
   def log_prob(self, outputs: Tensor) -> Tensor:
     return gaussian.log_prob(outputs, *self._moments)

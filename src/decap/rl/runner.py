@@ -107,7 +107,7 @@ class Runner:
       self._spread_episodes()
       self._fit_normalisers()
     total, first = self.cfg.iterations, self.iteration
-    watch = Stopwatch()
+    watch = Stopwatch(self.device)
     stream = self._graphs.stream() if self._graphs else contextlib.nullcontext()
     with (
       stream,
