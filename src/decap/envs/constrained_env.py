@@ -120,10 +120,7 @@ class ConstrainedEnv(ManagerBasedRlEnv):
 
     substitute_terms(self.cfg)
     super().load_managers()
-    self.reward_manager = StackedRewardManager(
-      self.cfg.rewards, self, scale_by_dt=self.cfg.scale_rewards_by_dt
-    )
-    self.reward_manager.load_weights()
+    self.reward_manager = StackedRewardManager.take_over(self.reward_manager)
     self.constraint_manager = ConstraintManager(
       self.cfg.constraints,
       self.cfg.groups,

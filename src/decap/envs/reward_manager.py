@@ -19,15 +19,30 @@ class StackedRewardManager(RewardManager):
   """
 
   _env: ConstrainedEnv
+  _names: tuple[str, ...]
+  _weights: torch.Tensor  # [n, 1]
+  _sums: torch.Tensor  # [n, B]
+
+  @classmethod
+  def take_over(cls, manager: RewardManager) -> StackedRewardManager:
+    """Makes mjlab's manager one of ours.
+
+    mjlab's environment builds it by name, and its terms must not be built twice:
+    others may already hold on to the first ones.
+    """
+    manager.__class__ = cls
+    assert isinstance(manager, cls)
+    count = len(manager._term_names)
+    manager._weights = torch.zeros(count, 1, device=manager.device)
+    manager._names = tuple(f"reward {name}" for name in manager._term_names)
+    manager._sums = torch.zeros(count, manager.num_envs, device=manager.device)
+    manager._episode_sums = dict(zip(manager._term_names, manager._sums, strict=True))
+    manager.load_weights()
+    return manager
 
   def load_weights(self) -> None:
     """Copies the terms' weights to the device; host work, not for inside a step."""
     weights = [cfg.weight for cfg in self._term_cfgs]
-    if not hasattr(self, "_weights"):
-      self._weights = torch.zeros(len(weights), 1, device=self.device)
-      self._names = tuple(f"reward {name}" for name in self._term_names)
-      self._sums = torch.zeros(len(weights), self.num_envs, device=self.device)
-      self._episode_sums = dict(zip(self._term_names, self._sums, strict=True))
     self._weights.copy_(torch.tensor(weights, device=self.device).unsqueeze(1))
 
   @property
