@@ -140,6 +140,8 @@ class ConstraintManager(ManagerBase):
   def _prepare_terms(self) -> None:
     self.rows: list[ConstraintRow] = []
     self._term_columns: dict[str, slice | int] = {}
+    self._term_cfgs: list[ConstraintTermCfg] = []
+    self._class_term_cfgs: list[ConstraintTermCfg] = []
     joints = len(self._joint_names)
     resolved: dict[str, list[int]] = {}
     limits: list[torch.Tensor] = []
@@ -148,6 +150,9 @@ class ConstraintManager(ManagerBase):
     for name, term in self.cfg.items():
       term: ConstraintTermCfg
       self._resolve_common_term_cfg(name, term)
+      self._term_cfgs.append(term)
+      if hasattr(term.func, "reset"):
+        self._class_term_cfgs.append(term)
       if isinstance(term.limits, dict):
         if not resolved:
           resolved = resolve_groups(self.groups, self._joint_names)
@@ -218,7 +223,7 @@ class ConstraintManager(ManagerBase):
 
   def _measure(self) -> torch.Tensor:
     columns = []
-    for name, term in self.cfg.items():
+    for name, term in zip(self.cfg, self._term_cfgs, strict=True):
       value = term.func(self._env, **term.params)
       expected = (
         (self.num_envs, len(self._joint_names))

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
+from mjlab.utils.buffers import CircularBuffer
 
 if TYPE_CHECKING:
   from decap.envs.constrained_env import ConstrainedEnv
@@ -35,15 +36,18 @@ _OPAQUE_ATTRIBUTES = {
   "_cached_data",
   "_obs_buffer",
   "_tensor_cache",
-  "_builtin_group",
+  "_curriculum_state",
+  "_index_groups",
   "_actuators",
 }
 
 
 def state_dict(env: ConstrainedEnv) -> dict[str, Any]:
   """Tensors by path, the simulation's state and the counters."""
+  tensors, rings = _parts(env)
   return {
-    "tensors": {path: t.detach().cpu().clone() for path, t in _tensors(env).items()},
+    "tensors": {path: t.detach().cpu().clone() for path, t in tensors.items()},
+    "pointers": {path: ring._pointer for path, ring in rings.items()},
     "model": {name: _field(env, name).cpu().clone() for name in _fields(env)},
     "sim": env.sim.state_dict(),
     "counters": {
@@ -55,7 +59,7 @@ def state_dict(env: ConstrainedEnv) -> dict[str, Any]:
 
 def load_state_dict(env: ConstrainedEnv, saved: dict[str, Any]) -> None:
   """Writes a saved state into an environment built from the same config."""
-  tensors = _tensors(env)
+  tensors, rings = _parts(env)
   if tensors.keys() != saved["tensors"].keys():
     odd = sorted(tensors.keys() ^ saved["tensors"].keys())
     raise ValueError(
@@ -69,6 +73,8 @@ def load_state_dict(env: ConstrainedEnv, saved: dict[str, Any]) -> None:
         f"this one {tuple(tensor.shape)}"
       )
     tensor.copy_(value)
+  for path, ring in rings.items():
+    ring._pointer = saved["pointers"][path]
   for name, value in saved["model"].items():
     _field(env, name)[:] = value.to(env.device)
   env.common_step_counter = saved["counters"]["common_step_counter"]
@@ -87,29 +93,40 @@ def _field(env: ConstrainedEnv, name: str) -> torch.Tensor:
   return getattr(env.sim.model, name)[:]
 
 
-def _tensors(env: ConstrainedEnv) -> dict[str, torch.Tensor]:
-  """All state tensors of managers, entities, sensors and terrain, by path."""
+def _parts(
+  env: ConstrainedEnv,
+) -> tuple[dict[str, torch.Tensor], dict[str, CircularBuffer]]:
+  """All state tensors of managers, entities and sensors by path, and ring buffers."""
   seen: set[int] = {id(env), id(env.sim), id(env.scene)}
-  found = {"episode_length_buf": env.episode_length_buf}
-  for name in _MANAGERS:
-    found.update(_walk(getattr(env, name), name, seen))
-  for name, entity in env.scene.entities.items():
-    found.update(_walk(entity, f"entity/{name}", seen))
-  for name, sensor in env.scene.sensors.items():
-    found.update(_walk(sensor, f"sensor/{name}", seen))
-  return found
+  roots = {name: getattr(env, name) for name in _MANAGERS}
+  roots |= {f"entity/{name}": entity for name, entity in env.scene.entities.items()}
+  roots |= {f"sensor/{name}": sensor for name, sensor in env.scene.sensors.items()}
+  tensors = {"episode_length_buf": env.episode_length_buf}
+  rings: dict[str, CircularBuffer] = {}
+  for name, root in roots.items():
+    for path, part in _walk(root, name, seen):
+      if isinstance(part, torch.Tensor):
+        tensors[path] = part
+      else:
+        rings[path] = part
+  return tensors, rings
 
 
-def _walk(thing: Any, path: str, seen: set[int]) -> Iterator[tuple[str, torch.Tensor]]:
+def _walk(
+  thing: Any, path: str, seen: set[int]
+) -> Iterator[tuple[str, torch.Tensor | CircularBuffer]]:
+  if id(thing) in seen:
+    return
   if isinstance(thing, torch.Tensor):
-    if id(thing) not in seen:
-      seen.add(id(thing))
-      yield path, thing
+    seen.add(id(thing))
+    yield path, thing
     return
   children = _children(thing)
-  if children is None or id(thing) in seen:
+  if children is None:
     return
   seen.add(id(thing))
+  if isinstance(thing, CircularBuffer):
+    yield path, thing
   for key, child in children:
     yield from _walk(child, f"{path}/{key}", seen)
 
