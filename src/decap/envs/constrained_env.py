@@ -182,7 +182,7 @@ class ConstrainedEnv(ManagerBasedRlEnv):
     self.scene.write_data_to_sim()
     self.sim.forward()
     self._command_dt.zero_()
-    self._update_commands_and_observations()
+    self._update_commands_and_observations(env_ids)
     self.log.flush()
     self.extras = {"log": {}}
     return self.obs_buf, self.extras
@@ -235,14 +235,20 @@ class ConstrainedEnv(ManagerBasedRlEnv):
     self.reset_buf.logical_or_(diverged)
     self.log.maximum(PHYSICS_ARRAYS, self.sim.overflow())
 
-  def _update_commands_and_observations(self) -> None:
+  def _update_commands_and_observations(
+    self, env_ids: torch.Tensor | None = None
+  ) -> None:
+    """Of all environments; a partial reset advances nothing beyond ``env_ids``."""
     # Resets and pushes changed what terms and sensors remember from the rewards.
     self.step_cache = {}
     for sensor in self.scene.sensors.values():
       sensor._invalidate_cache()
-    self.command_manager.compute(dt=self._command_dt)
+    dt = self._command_dt if env_ids is None else 0.0
+    self.command_manager.compute(dt=dt, env_ids=env_ids)
     self.sim.sense()
-    self.obs_buf = self.observation_manager.compute(update_history=True)
+    self.obs_buf = self.observation_manager.compute(
+      update_history=True, env_ids=env_ids
+    )
     for name, group in self.obs_buf.items():
       if isinstance(group, torch.Tensor):
         bad = ~group.flatten(1).sum(1).isfinite()

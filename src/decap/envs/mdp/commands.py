@@ -45,7 +45,7 @@ class MaskedCommandTerm(CommandTerm):
   def compute(
     self, dt: float | torch.Tensor, env_ids: torch.Tensor | None = None
   ) -> None:
-    assert env_ids is None, "a masked command is reset by reset_masked"
+    assert env_ids is None or dt == 0.0, "environments advance together"
     self._update_metrics()
     self.time_left -= dt
     self.resample(self.time_left <= 0.0)
