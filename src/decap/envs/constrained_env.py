@@ -26,7 +26,7 @@ from decap.constraints.termination import TerminationCfg
 from decap.envs import state
 from decap.envs.constraint_manager import ConstraintManager, ConstraintTermCfg
 from decap.envs.device_log import DeviceLog
-from decap.envs.masked_reset import MaskedReset, computes_controls
+from decap.envs.masked_reset import MaskedReset, computes_controls, remembers
 from decap.envs.reward_manager import StackedRewardManager
 from decap.sim.backend import simulation_backend
 
@@ -130,9 +130,11 @@ class ConstrainedEnv(ManagerBasedRlEnv):
       self.cfg.constrained_entity,
     )
     print_info(f"[INFO] {self.constraint_manager}")
+    self.reset_buf = torch.zeros(self.num_envs, dtype=torch.bool, device=self.device)
     self._masked_reset = MaskedReset(self)
     self._constant_controls = self._controls_are_constant()
-    self.reset_buf = torch.zeros(self.num_envs, dtype=torch.bool, device=self.device)
+    entities = self.scene.entities.values()
+    self._actuators_remember = any(remembers(a) for e in entities for a in e.actuators)
 
   def step(self, action: torch.Tensor):
     """One control step; see the module's docstring for its order."""
@@ -152,7 +154,10 @@ class ConstrainedEnv(ManagerBasedRlEnv):
     self.extras = {"log": {}, "constraints": self.constraint_manager.compute()}
     self._masked_reset.apply_events(self.step_dt)
     self._masked_reset.reset(self.reset_buf)
-    self.scene.write_data_to_sim()
+    # Actuators that remember must not take this for another substep of commands; mjlab
+    # does so in steps with resets.
+    if not self._actuators_remember or self.reset_buf.any():
+      self.scene.write_data_to_sim()
     self.sim.forward()
 
     # Freshly reset environments keep their command timers full.

@@ -8,15 +8,18 @@ at the price of a wait: ``waiting_terms`` names it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
+from mjlab.actuator.actuator import Actuator
 from mjlab.entity import Entity
+from mjlab.envs.mdp.actions.actions import BaseAction
 from mjlab.managers.event_manager import RecomputeLevel
 from mjlab.managers.manager_base import ManagerTermBase
 from mjlab.sensor import ContactSensor
 from mjlab.sensor.sensor import Sensor
+from mjlab.utils.noise.noise_model import NoiseModel
 
 from decap.envs.masked import is_masked, write_where
 
@@ -32,6 +35,8 @@ _TARGETS = (
   "tendon_effort_target",
   "site_effort_target",
 )
+# What terms inherit that have nothing to reset.
+_IDLE_RESETS = (ManagerTermBase.reset, NoiseModel.reset, Sensor.reset)
 
 
 class MaskedReset:
@@ -41,12 +46,9 @@ class MaskedReset:
     self._env = env
     self.waiting_terms: list[str] = []
     self._ids: torch.Tensor | None = None
-    # One matrix per manager instead of a vector per term: reset by a single operation.
+    # One matrix instead of a vector per term: summed by a single operation.
     self._rewards = env.reward_manager.episode_sums
-    self._dones = _as_rows(env.termination_manager, "_term_dones", torch.bool)
-    self._metrics = _as_rows(env.metrics_manager, "_episode_sums", torch.float32)
-    for command in env.command_manager._terms.values():
-      _as_rows(command, "metrics", torch.float32)
+    self._dones = _as_rows(env.termination_manager._term_dones, env.reset_buf)
     self._class_terms = self._find_class_terms()
     self._curricula = self._find_curricula()
     self._find_waiting_terms()
@@ -59,17 +61,16 @@ class MaskedReset:
     if "step" in manager.available_modes:
       manager.apply(mode="step", dt=dt)
     terms = manager._mode_term_cfgs.get("interval", ())
-    names = manager._mode_term_names.get("interval", ())
-    for name, term, time_left in zip(
-      names, terms, manager._interval_term_time_left, strict=True
-    ):
+    for term, time_left in zip(terms, manager._interval_term_time_left, strict=True):
       time_left -= dt
       due = time_left < 1e-6
       time_left.copy_(
         torch.where(due, _uniform(time_left, term.interval_range_s), time_left)
       )
+      # A timer that all environments share has one element, and lives on the host.
+      due = due.to(self._env.device).expand(self._env.num_envs)
       self._ids = None
-      self._call(name, term.func, due.expand(self._env.num_envs), term.params)
+      self._call(term.func, due, term.params)
 
   def reset(self, mask: torch.Tensor) -> None:
     """Ends the episodes of the masked environments [B] and starts new ones."""
@@ -77,24 +78,25 @@ class MaskedReset:
     self._ids = None
     self._log_episodes(mask)
     for name, term in self._curricula:
-      self._log_curriculum(name, self._call(name, term.func, mask, term.params))
+      self._log_curriculum(name, self._call(term.func, mask, term.params))
     env.sim.reset_masked(mask)
     self._reset_scene(mask)
     self._reset_events(mask)
     env.observation_manager._obs_buffer = None
-    for name, reset in self._class_terms:
-      self._call(name, reset, mask, {})
+    for _, reset in self._class_terms:
+      self._call(reset, mask, {})
     manager = env.action_manager
     for buffer in (manager._action, manager._prev_action, manager._prev_prev_action):
       buffer.masked_fill_(mask.unsqueeze(1), 0.0)
     for term in manager._terms.values():
       term.raw_action.masked_fill_(mask.unsqueeze(1), 0.0)
     self._rewards.masked_fill_(mask, 0.0)
-    if self._metrics.numel():
-      self._metrics.masked_fill_(mask, 0.0)
-      env.metrics_manager._step_count.masked_fill_(mask, 0)
-    for name, command in env.command_manager._terms.items():
-      self._reset_command(name, command, mask)
+    _reset_metrics(env.metrics_manager, mask)
+    for command in env.command_manager._terms.values():
+      if is_masked(command):
+        command.reset_masked(mask)
+      elif len(ids := self._indices(mask)) > 0:
+        command.reset(ids)
     env.episode_length_buf.masked_fill_(mask, 0)
 
   def host_curricula(self) -> bool:
@@ -113,21 +115,25 @@ class MaskedReset:
 
   # Private methods.
 
-  def _call(
-    self, name: str, func: Callable, mask: torch.Tensor, params: dict[str, Any]
-  ) -> Any:
+  def _call(self, func: Callable, mask: torch.Tensor, params: dict[str, Any]) -> Any:
     """Calls a term with the mask, or with indices where it knows no masks."""
     if is_masked(func):
-      return func(self._env, mask, **params)
-    if self._ids is None:
-      self._ids = mask.nonzero().flatten()
-    if len(self._ids) == 0:
-      return None
-    result = func(self._env, self._ids, **params)
+      result = func(self._env, mask, **params)
+    else:
+      ids = self._indices(mask)
+      if len(ids) == 0:
+        return None
+      result = func(self._env, ids, **params)
     level = getattr(func, "recompute", RecomputeLevel.none)
     if level != RecomputeLevel.none:
       self._env.sim.recompute_constants(level)
     return result
+
+  def _indices(self, mask: torch.Tensor) -> torch.Tensor:
+    """Indices of the masked environments, found once for the terms that share them."""
+    if self._ids is None:
+      self._ids = mask.nonzero().flatten()
+    return self._ids
 
   def _log_episodes(self, mask: torch.Tensor) -> None:
     env, log = self._env, self._env.log
@@ -142,10 +148,9 @@ class MaskedReset:
     )
     names = [f"Episode_Termination/{n}" for n in env.termination_manager.active_terms]
     log.mean(names, (self._dones & mask).sum(1).float(), count)
-    if self._metrics.numel():
-      names = [f"Episode_Metrics/{n}" for n in env.metrics_manager.active_terms]
-      steps = env.metrics_manager._step_count.clamp(min=1)  # type: ignore[union-attr]
-      log.mean(names, (self._metrics / steps * mask).sum(1), count)
+    for name, value in _episode_metrics(env.metrics_manager):
+      total = torch.where(mask, value, 0.0).sum()
+      log.mean((f"Episode_Metrics/{name}",), total, count)
     for name, command in env.command_manager._terms.items():
       if command.metrics:
         names = [f"Metrics/{name}/{metric}" for metric in command.metrics]
@@ -175,11 +180,13 @@ class MaskedReset:
 
   def _reset_events(self, mask: torch.Tensor) -> None:
     manager = self._env.event_manager
-    terms = manager._mode_term_cfgs.get("reset", ())
-    for name, term in zip(
-      manager._mode_term_names.get("reset", ()), terms, strict=True
-    ):
-      self._call(name, term.func, mask, term.params)
+    for index, term in enumerate(manager._mode_term_cfgs.get("reset", ())):
+      if term.min_step_count_between_reset == 0:
+        self._call(term.func, mask, term.params)
+      else:
+        self._ids = None
+        self._call(term.func, self._rested(index, mask), term.params)
+        self._ids = None
     for term, time_left in zip(
       manager._mode_term_cfgs.get("interval", ()),
       manager._interval_term_time_left,
@@ -188,14 +195,17 @@ class MaskedReset:
       if not term.is_global_time:
         write_where(time_left, mask, _uniform(time_left, term.interval_range_s))
 
-  def _reset_command(self, name: str, command: Any, mask: torch.Tensor) -> None:
-    if is_masked(command):
-      command.reset_masked(mask)
-      return
-    if self._ids is None:
-      self._ids = mask.nonzero().flatten()
-    if len(self._ids) > 0:
-      command.reset(self._ids)
+  def _rested(self, index: int, mask: torch.Tensor) -> torch.Tensor:
+    """Where a reset event has rested for long enough to run again. # [B]"""
+    manager = self._env.event_manager
+    pause = manager._mode_term_cfgs["reset"][index].min_step_count_between_reset
+    last = manager._reset_term_last_triggered_step_id[index]
+    once = manager._reset_term_last_triggered_once[index]
+    now = self._env.common_step_counter
+    chosen = mask & ((now - last >= pause) | ~once)
+    last.masked_fill_(chosen, now)
+    once.logical_or_(chosen)
+    return chosen
 
   def _find_class_terms(self) -> list[tuple[str, Callable]]:
     """Resets of stateful terms: their own masked one, or mjlab's by index."""
@@ -205,10 +215,16 @@ class MaskedReset:
     def add(name: str, term: Any) -> None:
       if hasattr(term, "reset_masked"):
         found.append((name, _masked_method(term)))
-      elif type(term).reset is not ManagerTermBase.reset:
+      elif type(term).reset not in _IDLE_RESETS:
         found.append((name, _indexed_method(term)))
 
-    for manager in (env.reward_manager, env.termination_manager, env.metrics_manager):
+    for manager in (
+      env.reward_manager,
+      env.termination_manager,
+      env.metrics_manager,
+      env.curriculum_manager,
+      env.constraint_manager,
+    ):
       for cfg in getattr(manager, "_class_term_cfgs", ()):
         add(type(cfg.func).__name__, cfg.func)
     for cfgs in env.event_manager._mode_class_term_cfgs.values():
@@ -228,10 +244,15 @@ class MaskedReset:
       for group in buffers.values():
         for name, buffer in group.items():
           found.append((f"history or delay of {name}", _buffer_reset(buffer)))
+    for name, action in env.action_manager._terms.items():
+      if type(action).reset is not BaseAction.reset:
+        add(f"action {name}", action)
+    for name, sensor in env.scene.sensors.items():
+      if not isinstance(sensor, ContactSensor):
+        add(f"sensor {name}", sensor)
     for entity in env.scene.entities.values():
-      for actuator in getattr(entity, "_actuators", ()):
-        if getattr(actuator, "_delay_buffer", None) is not None:
-          found.append(("actuator delay", _indexed_method(actuator)))
+      for actuator in filter(remembers, entity.actuators):
+        found.append(("actuator delay or history", _indexed_method(actuator)))
     return found
 
   def _find_curricula(self) -> list[tuple[str, Any]]:
@@ -245,7 +266,9 @@ class MaskedReset:
     for mode in ("reset", "interval", "step"):
       names = manager._mode_term_names.get(mode, ())
       for name, term in zip(names, manager._mode_term_cfgs.get(mode, ()), strict=True):
-        if not is_masked(term.func) or term.is_global_time:
+        # The host counts the steps between resets, and holds timers of all.
+        on_host = term.is_global_time or term.min_step_count_between_reset
+        if not is_masked(term.func) or on_host:
           found.append(f"event {name}")
     for name, command in env.command_manager._terms.items():
       if not is_masked(command):
@@ -256,8 +279,8 @@ class MaskedReset:
         found.append(f"contact history of {name}")
       elif sensor.requires_sensor_context:
         found.append(f"ray-cast or camera sensor {name}")
-      elif _overrides_reset(sensor) and not isinstance(sensor, ContactSensor):
-        found.append(f"state of sensor {name}")
+    if env.cfg.sim.nan_guard.enabled:
+      found.append("NaN guard of the simulation")
     for name, group in env.cfg.observations.items():
       if group is not None and group.nan_policy != "disabled":
         found.append(f"NaN check of observations {name}")
@@ -272,15 +295,43 @@ def computes_controls(entity: Any) -> bool:
   return bool(entity._custom_actuators or delayed or any(vars(fused).values()))
 
 
-def _as_rows(owner: Any, attribute: str, dtype: torch.dtype) -> torch.Tensor:
-  """Turns a dict of per-environment vectors into rows of one matrix [n, B]."""
-  vectors: dict[str, torch.Tensor] = getattr(owner, attribute, None) or {}
-  if not vectors:
-    return torch.zeros(0)
-  rows = torch.stack([v.to(dtype) for v in vectors.values()])
-  for name, row in zip(vectors, rows, strict=True):
+def remembers(actuator: Actuator) -> bool:
+  """Whether an actuator delays its commands or keeps a history of them."""
+  own_reset = type(actuator).reset is not Actuator.reset
+  return own_reset or actuator._delay_buffer is not None
+
+
+def _as_rows(vectors: dict[str, torch.Tensor], like: torch.Tensor) -> torch.Tensor:
+  """Turns a dict of vectors [B] into rows of one matrix [n, B]."""
+  rows = like.new_zeros(len(vectors), len(like))
+  for row, (name, vector) in zip(rows, list(vectors.items()), strict=True):
+    row.copy_(vector)
     vectors[name] = row
   return rows
+
+
+def _episode_metrics(manager: Any) -> Iterator[tuple[str, torch.Tensor]]:
+  """Each metric of the running episodes, reduced as its config says. # [B]"""
+  for index, name in enumerate(manager.active_terms):
+    reduce = manager._term_cfgs[index].reduce
+    if reduce == "max":
+      yield name, manager._episode_max[name]
+    elif reduce == "last":
+      yield name, manager._step_values[:, index]
+    elif reduce == "sum":
+      yield name, manager._episode_sums[name]
+    else:
+      yield name, manager._episode_sums[name] / manager._step_count.clamp(min=1)
+
+
+def _reset_metrics(manager: Any, mask: torch.Tensor) -> None:
+  if not manager.active_terms:
+    return
+  manager._step_count.masked_fill_(mask, 0)
+  for sums in (*manager._episode_sums.values(), *manager._substep_accum):
+    sums.masked_fill_(mask, 0.0)
+  for highest in manager._episode_max.values():
+    highest.masked_fill_(mask, -torch.inf)
 
 
 def _contact_buffers(sensor: ContactSensor) -> list[torch.Tensor]:
@@ -299,10 +350,6 @@ def _contact_buffers(sensor: ContactSensor) -> list[torch.Tensor]:
 def _uniform(like: torch.Tensor, bounds: tuple[float, float] | None) -> torch.Tensor:
   assert bounds is not None
   return torch.rand_like(like) * (bounds[1] - bounds[0]) + bounds[0]
-
-
-def _overrides_reset(sensor: Sensor) -> bool:
-  return type(sensor).reset is not Sensor.reset
 
 
 def _masked_method(term: Any) -> Callable:
