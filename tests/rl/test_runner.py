@@ -1,10 +1,12 @@
 """The training loop: exact resume, reproducible seeds, clean interrupts, warnings."""
 
+import contextlib
 import dataclasses
 import math
 import os
 import signal
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -202,6 +204,49 @@ def test_a_run_leaves_curves_and_the_newest_checkpoints(tmp_path, monkeypatch):
   for tag in ("Constraint/delta", "Constraint/joint_acc/upper/violation", "Loss/value"):
     assert [e.step for e in events.Scalars(tag)] == [1, 2, 3]
   assert {"Perf/total_fps", "Policy/learning_rate"} <= set(tags)
+
+
+def test_an_existing_policy_keeps_its_normaliser_and_a_new_critic_gets_one(tmp_path):
+  teacher = _runner(_spec(iterations=1, num_envs=4), tmp_path)
+  assert teacher.learn()
+  samples = 4 * 6
+  # One rollout for the normalisers, one for the update.
+  assert int(teacher.alg.actor.obs_normalizer.count) == 2 * samples
+  expected = teacher.alg.actor.obs_normalizer.mean
+
+  student = _runner(_spec("ppo-lagrangian", iterations=1, num_envs=4))
+  student.init_from(checkpoint_files.resolve(tmp_path))
+  student._fit_normalisers()
+  assert torch.equal(student.alg.actor.obs_normalizer.mean, expected)
+  counts = [int(net.obs_normalizer.count) for net in student.alg.networks.values()]
+  assert counts == [2 * samples, 2 * samples, samples]
+
+  # Nothing is new: not even a step is taken.
+  steps = student.env.common_step_counter
+  student._fit_normalisers()
+  assert student.env.common_step_counter == steps
+
+
+def test_a_stop_at_the_last_iteration_is_a_finished_run():
+  assert _runner(_spec(iterations=2, num_envs=2), on_iteration=_stop_at(2)).learn()
+
+
+def test_a_new_stream_means_new_recordings(monkeypatch):
+  """A recording belongs to its stream and to memory that a resume may move."""
+  streams = iter(("first", "second"))
+
+  @contextlib.contextmanager
+  def own_stream(sim):
+    yield next(streams)
+
+  monkeypatch.setattr(runner_module.capture, "own_stream", own_stream)
+  graphs = runner_module._Graphs(SimpleNamespace(env=SimpleNamespace(sim=None)))  # ty: ignore
+  for stream in ("first", "second"):
+    with graphs.stream():
+      assert graphs._stream == stream
+      assert (graphs._step, graphs._update, graphs._warm) == (None, None, False)
+      graphs._step = graphs._update = stream  # ty: ignore
+      graphs._warm = True
 
 
 def test_costs_are_merged_by_quantity():

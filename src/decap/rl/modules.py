@@ -135,6 +135,11 @@ class Model(MLPModel):
     assert isinstance(self.distribution, Gaussian)
     return self.distribution
 
+  @property
+  def normaliser_is_new(self) -> bool:
+    """Whether there is a normaliser that has seen nothing yet; waits for the device."""
+    return self.obs_normalization and int(self.obs_normalizer.count) == 0  # ty: ignore
+
   def observe(self, obs: Mapping[str, Tensor]) -> Tensor:
     """The normalised network input [..., D]."""
     return self.get_latent(obs)  # ty: ignore[invalid-argument-type]

@@ -8,7 +8,7 @@ update can be recorded once and replayed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -210,12 +210,12 @@ class PPO(rsl_rl.algorithms.PPO):
 
   def end_update(self) -> dict[str, Tensor]:
     """Move the normalisers, empty the storage and return the means of the update."""
-    self.fit_normalisers()
+    self.fit_normalisers(self.networks.values())
     return self.metrics()
 
-  def fit_normalisers(self) -> None:
-    """Take the rollout into the normalisers, and empty the storage."""
-    for net in self.networks.values():
+  def fit_normalisers(self, networks: Iterable[Model]) -> None:
+    """Take the rollout into the networks' normalisers, and empty the storage."""
+    for net in networks:
       net.update_normalization(self.storage.observations)  # ty: ignore[invalid-argument-type]
     self.storage.clear()
 

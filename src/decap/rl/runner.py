@@ -133,7 +133,7 @@ class Runner:
         ended = self._stop or self.iteration == total
         if ended or self.iteration % self.cfg.save_interval == 0:
           self.save()
-    return not self._stop
+    return self.iteration >= total
 
   def rollout_step(self) -> None:
     """One control step of policy and environment, stored for the update.
@@ -283,15 +283,19 @@ class Runner:
       log["Train/episode_length"] = total / count
 
   def _fit_normalisers(self) -> None:
-    """One rollout that trains nothing but the normalisers.
+    """One rollout that trains nothing but new normalisers.
 
     They start as the identity; were the first update made with that, fitting them
-    after it would make another policy of what it learnt.
+    after it would make another policy of what it learnt. Those of an existing policy
+    are part of it and stay.
     """
+    new = [net for net in self.alg.networks.values() if net.normaliser_is_new]
+    if not new:
+      return
     with torch.no_grad():
       for _ in range(self.cfg.num_steps_per_env):
         self.rollout_step()
-      self.alg.fit_normalisers()
+      self.alg.fit_normalisers(new)
     self.env.flush_log()
 
   def _infeasible_limits(self, log: dict[str, float]) -> list[str]:
@@ -352,14 +356,16 @@ class _Graphs:
 
   def __init__(self, runner: Runner):
     self._runner = runner
-    self._stream: torch.cuda.Stream | None = None
-    self._step: capture.Captured | None = None
-    self._update: capture.Captured | None = None
-    self._warm = False
+    self._forget()
 
   @contextlib.contextmanager
   def stream(self) -> Iterator[None]:
-    """Everything between the replays must run on their stream too."""
+    """Everything between the replays must run on their stream too.
+
+    On a new stream everything is recorded anew: memory may have moved meanwhile, such
+    as the optimiser's with a resume.
+    """
+    self._forget()
     with capture.own_stream(self._runner.env.sim) as self._stream:
       yield
 
@@ -383,6 +389,12 @@ class _Graphs:
       self._update = capture.Captured(self._runner.learn_from_rollout, self._stream)
     (self._update or self._runner.learn_from_rollout)()
     self._warm = True
+
+  def _forget(self) -> None:
+    self._stream: torch.cuda.Stream | None = None
+    self._step: capture.Captured | None = None
+    self._update: capture.Captured | None = None
+    self._warm = False
 
 
 class _Writer:
