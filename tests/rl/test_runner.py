@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from mjlab.managers import RewardTermCfg
 
 from decap.commands.train import make_env
 from decap.errors import UserError
@@ -229,6 +230,27 @@ def test_an_existing_policy_keeps_its_normaliser_and_a_new_critic_gets_one(tmp_p
 
 def test_a_stop_at_the_last_iteration_is_a_finished_run():
   assert _runner(_spec(iterations=2, num_envs=2), on_iteration=_stop_at(2)).learn()
+
+
+def test_a_term_that_waits_is_named_and_runs_eagerly(capsys):
+  def height(env):
+    value = env.sim.data.qpos[:, 2]
+    return value * (value.mean().item() > 0)
+
+  env_cfg, agent_cfg = build_configs(_spec(num_envs=2))
+  env_cfg.rewards["height"] = RewardTermCfg(func=height, weight=1.0)
+  runner = Runner(make_env(env_cfg, "cpu"), agent_cfg)
+  runner._graphs = runner_module._Graphs(runner)
+  runner._run_eagerly_if_a_step_waits()
+  assert runner._graphs is None
+  assert int(runner.alg.storage.step) == 0
+  line = height.__code__.co_firstlineno + 2
+  assert f"test_runner.py:{line}" in capsys.readouterr().out
+
+  runner = _runner(_spec(num_envs=2))
+  runner._graphs = runner_module._Graphs(runner)
+  runner._run_eagerly_if_a_step_waits()
+  assert runner._graphs is not None
 
 
 def test_a_new_stream_means_new_recordings(monkeypatch):

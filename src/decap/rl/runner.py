@@ -20,6 +20,7 @@ from decap.errors import UserError
 from decap.rl import capture, checkpoint, checkpoint_files
 from decap.rl.config import AgentCfg, build_algorithm
 from decap.rl.display import Progress, Stopwatch, make_display, violations
+from decap.testing import waits
 
 KEEP_CHECKPOINTS = 5
 INFEASIBLE_AFTER = 50
@@ -103,6 +104,8 @@ class Runner:
     The first Ctrl-C (or SIGTERM) saves at the next iteration boundary and returns; a
     second one quits at once.
     """
+    if self._graphs:
+      self._run_eagerly_if_a_step_waits()
     if self.iteration == 0:
       self._spread_episodes()
       self._fit_normalisers()
@@ -268,6 +271,21 @@ class Runner:
     if reason is not None:
       print(f"Training runs without CUDA graphs: {reason}.")
     return reason is None
+
+  def _run_eagerly_if_a_step_waits(self) -> None:
+    """Try a step, since a term of the user's own may wait where nothing declares it.
+
+    A recording that fails half-way would leave torch in a state without return. The
+    first steps do not count: terms make their constants then.
+    """
+    with torch.no_grad():
+      for _ in range(2):
+        self.rollout_step()
+      found = waits(self.rollout_step)
+    self.alg.storage.clear()
+    if found:
+      self._graphs = None
+      print(f"Training runs without CUDA graphs: a step waits for {found[0]}.")
 
   def _spread_episodes(self) -> None:
     """Start the environments at random ages, so that they do not time out together."""
