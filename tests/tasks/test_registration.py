@@ -52,7 +52,7 @@ def test_what_the_registry_gives():
   from mjlab.tasks.registry import load_env_cfg, load_rl_cfg, load_runner_cls
 
   from decap.rl.config import AgentCfg
-  from decap.rl.mjlab_runner import MjlabRunner
+  from decap.tasks.mjlab_runner import MjlabRunner
 
   cfg = load_env_cfg("Decap-G1-Flat")
   assert cfg.rewards["track_xy"].weight == 1.5

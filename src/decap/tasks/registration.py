@@ -41,7 +41,7 @@ class LazyTask:
 
   @cached_property
   def runner_cls(self) -> type:
-    from decap.rl.mjlab_runner import MjlabRunner
+    from decap.tasks.mjlab_runner import MjlabRunner
 
     return MjlabRunner
 
