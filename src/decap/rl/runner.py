@@ -19,6 +19,7 @@ import torch
 from decap.errors import UserError
 from decap.rl import capture, checkpoint, checkpoint_files
 from decap.rl.config import AgentCfg, build_algorithm
+from decap.rl.curves import Curves
 from decap.rl.display import Progress, Stopwatch, make_display, violations
 from decap.testing import waits
 
@@ -114,7 +115,7 @@ class Runner:
     stream = self._graphs.stream() if self._graphs else contextlib.nullcontext()
     with (
       stream,
-      self._writer() as writer,
+      Curves(self.run_dir, self.cfg, self.iteration) as curves,
       make_display() as display,
       self._interrupts(display),
     ):
@@ -128,7 +129,7 @@ class Runner:
         left_s = watch.left(done, total - self.iteration)
         progress = Progress(self.iteration, total, steps / seconds, left_s)
         display.update(progress, log)
-        writer(log, self.iteration)
+        curves(log, self.iteration)
         for warning in (*self._infeasible_limits(log), *self._broken_physics(log)):
           display.message(warning)
         if self._on_iteration and self._on_iteration(self.iteration, log):
@@ -354,9 +355,6 @@ class Runner:
           "some contacts were dropped; raise env.sim.njmax or env.sim.nconmax."
         )
 
-  def _writer(self) -> _Writer:
-    return _Writer(self.run_dir, self.cfg, self.iteration)
-
   def _interrupts(self, display) -> _Interrupts:
     def stop() -> None:
       self._stop = True
@@ -413,39 +411,6 @@ class _Graphs:
     self._step: capture.Captured | None = None
     self._update: capture.Captured | None = None
     self._warm = False
-
-
-class _Writer:
-  """Curves: TensorBoard events, and W&B as well if asked for."""
-
-  def __init__(self, run_dir: Path | None, cfg: AgentCfg, iteration: int):
-    self._writer: Any = None
-    if run_dir is None:
-      return
-    if cfg.logger == "wandb":
-      from rsl_rl.utils.wandb_log_writer import WandbLogWriter
-
-      self._writer = WandbLogWriter(str(run_dir), cfg.wandb_project)
-    else:
-      from torch.utils.tensorboard import SummaryWriter
-
-      # What an interrupted run logged after its last checkpoint is logged again.
-      purge = iteration + 1 if iteration else None
-      self._writer = SummaryWriter(str(run_dir), purge_step=purge, flush_secs=10)
-
-  def __enter__(self) -> _Writer:
-    return self
-
-  def __exit__(self, *_) -> None:
-    if self._writer is not None:
-      self._writer.close()
-      if hasattr(self._writer, "stop"):
-        self._writer.stop()
-
-  def __call__(self, log: dict[str, float], iteration: int) -> None:
-    if self._writer is not None:
-      for name, value in log.items():
-        self._writer.add_scalar(name, value, iteration)
 
 
 class _Interrupts:
