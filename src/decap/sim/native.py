@@ -234,8 +234,7 @@ class NativeSimulation(Simulation):
     self.forward()
     self._rows[:] = rows
     self.forward()
-    # A forward pass changes the warm start, and forces with it.
-    self._rows[:] = rows
+    # Derived quantities may be those of a substep before.
     for name, value in state["fields"].items():
       self._fields[name][:] = value.numpy()
     self.qvel_prev.copy_(state["qvel_prev"])
