@@ -159,15 +159,12 @@ class WarpSimulation(Simulation):
   def overflow(self) -> torch.Tensor:
     """Shares of constraint and contact capacity in use, [2]; beyond 1 some were lost.
 
-    They are of the last substep: read them after it, before a reset.
+    They are of the last substep: read them after it, before a reset. Pairs of geoms
+    that may touch need as much room as contacts.
     """
     data = self.wp_data
-    return torch.stack(
-      (
-        self.data.nefc.max() / data.njmax,
-        self.data.nacon[0] / data.naconmax,
-      )
-    )
+    contacts = torch.maximum(self.data.nacon[0], self.data.ncollision[0])
+    return torch.stack((self.data.nefc.max() / data.njmax, contacts / data.naconmax))
 
   def state_dict(self) -> dict[str, Any]:
     """The state; expanded fields of ``model`` are to be saved beside it."""
