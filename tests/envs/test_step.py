@@ -124,6 +124,10 @@ def test_a_changed_limit_takes_effect(env):
   k = manager.cost_names.index("joint_vel/upper")
   *_, extras = env.step(actions(env))
   assert (extras["constraints"]["costs"][:, k] == 1).all()
+  manager.set_limit("joint_vel/upper", 3.0)
+  elbow = 29 * 3 + env.scene["robot"].joint_names.index("left_elbow_joint")
+  assert manager.limit[elbow] == 3.0
+  assert manager.scale.floor[0, elbow].item() == pytest.approx(0.03)
   manager.set_limit("joint_vel/upper", 1.5)
   with pytest.raises(ValueError, match="no constraint 'joint_vel/tail'"):
     manager.set_limit("joint_vel/tail", 1.0)

@@ -6,6 +6,7 @@ mjlab's managers: terms are functions of the environment in a dict of configs.
 
 from __future__ import annotations
 
+import math
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -129,11 +130,13 @@ class ConstraintManager(ManagerBase):
     """Changes the limit of one row, for example ``"joint_vel/upper"``."""
     if row not in self.cost_names:
       raise ValueError(f"no constraint '{row}'; there are {', '.join(self.cost_names)}")
-    if not limit > 0:
+    if not 0 < limit < math.inf:
       raise ValueError(f"the limit of '{row}' must be above 0, not {limit}")
     k = self.cost_names.index(row)
     self.limit[self._row_columns[k]] = limit
     self._row_limit[k] = limit
+    # The least violation that counts is a share of the limit.
+    self.scale.floor.copy_(self.termination.floor(self.limit))
 
   # Private methods.
 
@@ -187,7 +190,7 @@ class ConstraintManager(ManagerBase):
 
   @staticmethod
   def _check_scalar(name: str, term: ConstraintTermCfg) -> None:
-    if not float(term.limits) > 0:  # type: ignore[arg-type]
+    if not 0 < float(term.limits) < math.inf:  # type: ignore[arg-type]
       raise ValueError(f"constraint '{name}': the limit must be above 0")
     if not 0 < term.p_max < 1:
       raise ValueError(f"constraint '{name}': p_max must be between 0 and 1")
