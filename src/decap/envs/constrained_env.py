@@ -7,6 +7,7 @@ value on the host, so the same code runs eagerly on a CPU and as one CUDA graph.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -68,10 +69,12 @@ def constrain(
   groups: dict[str, BodyGroupCfg] | None = None,
   **options: Any,
 ) -> ConstrainedEnvCfg:
-  """Turns any mjlab environment config into a constrained one.
+  """Turns any mjlab environment config into a constrained one; it stays as it is.
 
   ``options`` are further fields of ConstrainedEnvCfg, such as ``termination``.
   """
+  # Our environment puts its own terms into its config.
+  cfg = copy.deepcopy(cfg)
   fields = {f.name: getattr(cfg, f.name) for f in dataclasses.fields(cfg)}
   return ConstrainedEnvCfg(
     **fields, constraints=constraints, groups=groups or {}, **options
