@@ -156,6 +156,13 @@ def test_options_that_a_method_does_not_use_are_refused(method, option):
     check_options(get_method(method), [option, "3"])
 
 
+@pytest.mark.parametrize("method", ["decap", "lcp"])
+def test_options_with_a_name_of_their_own_are_refused(method):
+  for field, option in methods.RUN_OPTIONS.items():
+    with pytest.raises(UserError, match=f"Give {option} instead of --{field}"):
+      check_options(get_method(method), [f"--{field.replace('-', '_')}=1"])
+
+
 @pytest.mark.parametrize(
   "overrides, feasibility, message",
   [

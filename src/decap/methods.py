@@ -74,13 +74,26 @@ def get_method(name: str) -> Method:
   return METHODS[name]
 
 
+RUN_OPTIONS = {
+  "env.seed": "--seed",
+  "agent.seed": "--seed",
+  "env.scene.num-envs": "--num-envs",
+  "agent.iterations": "--iterations",
+  "env.backend": "--backend",
+  "agent.logger": "--logger",
+}
+"""Fields that an option of the command line sets, which would win over them."""
+
+
 def check_options(method: Method, overrides: list[str]) -> None:
-  """Refuse overrides that the method would ignore.
+  """Refuse overrides that the method, or the run, would ignore.
 
   Args:
     overrides: Command-line tokens such as ``["--env.termination.kappa", "3"]``.
   """
   for option in option_names(overrides):
+    if option in RUN_OPTIONS:
+      raise UserError(f"Give {RUN_OPTIONS[option]} instead of --{option}.")
     owned = any(fnmatchcase(option, pattern) for pattern in METHOD_OPTIONS)
     if owned and not any(fnmatchcase(option, pattern) for pattern in method.uses):
       raise UserError(f"Method '{method.name}' does not use --{option}.")

@@ -85,7 +85,7 @@ def build_configs(
   if spec.task not in TASKS:
     raise UserError(f"Unknown task '{spec.task}' (there are {', '.join(TASKS)}).")
   env = env_cfg(spec.task, play=play)
-  agent = agent_cfg(spec.task)
+  agent = agent_cfg()
   _add_groups(env, overrides)
   _apply_limits(env, spec.limits)
   method.edit(env, agent)
@@ -277,6 +277,18 @@ def _apply_overrides(
   except ValueError as error:
     raise UserError(f"An override is out of range: {error}") from error
   return parsed.env, parsed.agent
+
+
+def _check_sizes(env: ConstrainedEnvCfg) -> None:
+  """mjlab would fail on these much later, and less clearly."""
+  for option, value in (
+    ("scene.num-envs", env.scene.num_envs),
+    ("decimation", env.decimation),
+    ("episode-length-s", env.episode_length_s),
+    ("sim.mujoco.timestep", env.sim.mujoco.timestep),
+  ):
+    if not value > 0:
+      raise UserError(f"--env.{option} must be above 0, not {value}.")
 
 
 def _tyro_sentence(text: str) -> str:

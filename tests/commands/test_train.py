@@ -184,6 +184,9 @@ def test_ctrl_c_saves_and_exits_with_130(tmp_path):
     (["--env.termination.rho", "half"], "could not convert string to float: 'half'"),
     (["--env.termination.rho", "1.5"], "rho must be in"),
     (["--agent.algorithm.schedule", "slow"], "invalid choice 'slow'"),
+    (["--agent.algorithm.num-mini-batches", "0"], "num_mini_batches must be at least"),
+    (["--agent.save-interval", "0"], "save_interval must be at least 1, not 0"),
+    (["--agent.logger", "wandb"], "Give --logger instead of --agent.logger"),
     (["--agent.algorithm.gradient-penalty-coef", "1"], "Unrecognized options"),
   ],
 )
@@ -195,6 +198,15 @@ def test_overrides_are_checked_before_the_environment_is_built(
   captured = capsys.readouterr()
   assert message in captured.err and len(captured.err.splitlines()) == 1
   assert "Building" not in captured.out
+  assert not list(tmp_path.iterdir())
+
+
+def test_an_agent_that_cannot_be_built_leaves_no_run(tmp_path, capsys):
+  options = ["--task", "g1-flat", "--device", "cpu", "--num-envs", "1"]
+  options += ["--log-root", str(tmp_path), "--agent.num-steps-per-env", "2"]
+  assert main(["train", *options]) == 2
+  sentence = "The agent cannot be built: 2 samples per iteration are too few for 4"
+  assert sentence in capsys.readouterr().err
   assert not list(tmp_path.iterdir())
 
 

@@ -151,16 +151,19 @@ def train(
   from decap.rl.runner import Runner
 
   method = get_method(spec.method)
-  runner = Runner(
-    env,
-    agent_cfg,
-    folder,
-    info={"run": spec.to_dict(), "policy": describe(env, spec, agent_cfg)},
-    costs=method.costs,
-    schedule=method.schedule(env) if method.schedule else None,
-    on_iteration=on_iteration,
-    use_graphs=use_graphs,
-  )
+  try:
+    runner = Runner(
+      env,
+      agent_cfg,
+      folder,
+      info={"run": spec.to_dict(), "policy": describe(env, spec, agent_cfg)},
+      costs=method.costs,
+      schedule=method.schedule(env) if method.schedule else None,
+      on_iteration=on_iteration,
+      use_graphs=use_graphs,
+    )
+  except ValueError as error:
+    raise UserError(f"The agent cannot be built: {error}") from error
   if resume:
     runner.resume(resume)
     write_spec(folder, spec)

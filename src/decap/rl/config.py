@@ -72,6 +72,14 @@ class PpoCfg:
   """What happens to the reward first. clip: max(r, 0), since dying pays wherever
   values are negative. scale-clip: CaT's max(r (1 − δ̄), 0)."""
 
+  def __post_init__(self) -> None:
+    _require_at_least(self, 1, "num_learning_epochs", "num_mini_batches")
+    _require_above(self, 0, "learning_rate", "desired_kl", "clip_param")
+    _require_above(self, 0, "max_grad_norm")
+    for name in ("gamma", "lam"):
+      if not 0.0 <= getattr(self, name) <= 1.0:
+        raise ValueError(f"{name} must be in [0, 1], not {getattr(self, name)}.")
+
 
 @dataclass
 class LcpCfg(PpoCfg):
@@ -81,6 +89,10 @@ class LcpCfg(PpoCfg):
   gradient_penalty_coef: float = 0.002
   """Weight of the mean ‖∇_obs log π(a | obs)‖². Comparable between runs only at the
   same σ, since the gradient grows as 1/σ²."""
+
+  def __post_init__(self) -> None:
+    super().__post_init__()
+    _require_at_least(self, 0, "gradient_penalty_coef")
 
 
 @dataclass
@@ -92,6 +104,12 @@ class CostPpoCfg(PpoCfg):
   cost_value_loss_coef: float = 1.0
   """Weight of the cost critic's loss."""
 
+  def __post_init__(self) -> None:
+    super().__post_init__()
+    _require_at_least(self, 0, "cost_limit")
+    if self.gamma == 1.0:
+      raise ValueError("gamma must be below 1 where discounted costs have a limit.")
+
 
 @dataclass
 class NIpoCfg(CostPpoCfg):
@@ -102,6 +120,10 @@ class NIpoCfg(CostPpoCfg):
   """t: sharpness of the log barrier, whose weight is 1/t."""
   threshold_margin: float = 0.02
   """α: an infeasible cost's threshold is this share of the limit above the cost."""
+
+  def __post_init__(self) -> None:
+    super().__post_init__()
+    _require_above(self, 0, "cost_limit", "barrier_t", "threshold_margin")
 
 
 @dataclass
@@ -115,6 +137,11 @@ class LagrangianCfg(CostPpoCfg):
   """Adam's learning rate for the multipliers, which move once per iteration."""
   multiplier_max: float = 100.0
   """Upper bound of each multiplier."""
+
+  def __post_init__(self) -> None:
+    super().__post_init__()
+    _require_at_least(self, 0, "multiplier_init")
+    _require_above(self, 0, "multiplier_lr", "multiplier_max")
 
 
 @dataclass
@@ -133,23 +160,13 @@ class AgentCfg:
   """The algorithm; which one is decided by the config's class."""
   save_interval: int = 100
   """Iterations between checkpoints."""
-  experiment_name: str = "decap"
-  """Folder that groups the runs."""
-  run_name: str = ""
-  """Label at the end of the run folder's name."""
   logger: Literal["tensorboard", "wandb"] = "tensorboard"
   """Where the curves go; wandb writes TensorBoard events too."""
   wandb_project: str = "decap"
   """Project name on W&B."""
 
-
-ALGORITHM_CFGS: dict[str, type[PpoCfg]] = {
-  "ppo": PpoCfg,
-  "lcp": LcpCfg,
-  "n-ipo": NIpoCfg,
-  "lagrangian": LagrangianCfg,
-}
-"""Config class by `class_name`, to rebuild a config from a run folder."""
+  def __post_init__(self) -> None:
+    _require_at_least(self, 1, "iterations", "num_steps_per_env", "save_interval")
 
 
 def build_algorithm(
@@ -193,3 +210,15 @@ def build_algorithm(
   return classes[cfg.class_name](
     models, storage, cfg, device, cost_names=cost_names, action_groups=action_groups
   )
+
+
+def _require_at_least(cfg: object, least: float, *names: str) -> None:
+  for name in names:
+    if not getattr(cfg, name) >= least:
+      raise ValueError(f"{name} must be at least {least}, not {getattr(cfg, name)}.")
+
+
+def _require_above(cfg: object, bound: float, *names: str) -> None:
+  for name in names:
+    if not getattr(cfg, name) > bound:
+      raise ValueError(f"{name} must be above {bound}, not {getattr(cfg, name)}.")

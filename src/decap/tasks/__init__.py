@@ -50,8 +50,8 @@ def env_cfg(name: str, play: bool = False) -> ConstrainedEnvCfg:
   return velocity_env_cfg(task.robot, task.terrain, play)
 
 
-def agent_cfg(name: str) -> AgentCfg:
-  """A fresh agent config; methods edit it.
+def agent_cfg() -> AgentCfg:
+  """A fresh agent config, the same for all tasks; methods edit it.
 
   Exploration is decoupled like the limits: arms start with the noise that their
   action-rate limit allows, legs with what balance is learnt from. log σ, so that it can
@@ -62,7 +62,6 @@ def agent_cfg(name: str) -> AgentCfg:
 
   std = {".*_(shoulder|elbow|wrist)_.*": 0.06, ".*(hip|knee|ankle|waist)_.*": 0.6}
   return AgentCfg(
-    experiment_name=name,
     policy=PolicyCfg(init_std=std, std_type="log"),
     algorithm=PpoCfg(learning_rate=3e-4, schedule="fixed"),
   )
