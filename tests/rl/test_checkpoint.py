@@ -75,7 +75,11 @@ def test_bad_files_get_a_sentence(tmp_path):
   text.write_text("not a checkpoint")
   empty = tmp_path / "empty.pt"
   empty.touch()
-  for path in (truncated, text, empty):
+  # Read as a pickle: one ends a list that never began, one lacks half of a number.
+  pops, half = tmp_path / "pops.pt", tmp_path / "half.pt"
+  pops.write_bytes(b"\x80\x02a.")
+  half.write_bytes(b"\x80\x02J\x01")
+  for path in (truncated, text, empty, pops, half):
     with pytest.raises(UserError, match="corrupt or not a checkpoint"):
       checkpoint.load(path)
   foreign = tmp_path / "foreign.pt"

@@ -59,7 +59,9 @@ def load(path: Path, device: str | torch.device = "cpu") -> dict[str, Any]:
       if zipfile.is_zipfile(path)
       else f"{path} is corrupt or not a checkpoint at all."
     ) from error
-  except (RuntimeError, EOFError, OSError, KeyError, ValueError) as error:
+  except torch.OutOfMemoryError:
+    raise
+  except Exception as error:  # Other files than torch's end its reader in any way.
     raise UserError(f"{path} is corrupt or not a checkpoint at all.") from error
   if not isinstance(state, dict) or state.get("format") != FORMAT:
     raise UserError(
