@@ -103,6 +103,12 @@ def test_a_run_goes_on_to_a_larger_number_only(run, capsys):
   assert main(["train", *options]) == 0
   assert checkpoint_files.resolve(run).name == "model_3.pt"
   assert load_spec(run).iterations == 3
+  # What is trained from an older one would be taken for old itself.
+  older = str(checkpoint_files.path_for(run, 2))
+  options = ["--resume", older, "--iterations", "9", "--device", "cpu"]
+  capsys.readouterr()
+  assert main(["train", *options]) == 2
+  assert "model_2.pt is older than model_3.pt" in capsys.readouterr().err
 
 
 def test_mjlabs_own_play_runs_a_checkpoint(run, monkeypatch):

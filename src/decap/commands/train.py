@@ -251,6 +251,12 @@ def _continued(options: argparse.Namespace) -> tuple[RunSpec, Path]:
   if options.iterations is not None:
     spec = dataclasses.replace(spec, iterations=options.iterations)
   path = checkpoint_files.resolve(options.resume)
+  latest = checkpoint_files.resolve(run_folder(path))
+  if not path.samefile(latest):
+    raise UserError(
+      f"{path} is older than {latest.name}, from which its run goes on; delete the "
+      "newer ones to go back, or start another run with --init-from."
+    )
   done = checkpoint_files.iteration_of(path)
   if done is not None and spec.iterations is not None and done >= spec.iterations:
     raise UserError(
