@@ -9,6 +9,7 @@ import textwrap
 import pytest
 
 from decap.cli import main, split_overrides
+from decap.commands import checks
 from decap.errors import UserError
 from decap.methods import METHODS
 from decap.runs import _tyro_sentence, read_limits
@@ -82,6 +83,16 @@ def test_an_output_folder_that_takes_no_files_is_refused(capsys, tmp_path):
   argv = ["train", "--task", "g1-flat", "--log-root", "/proc/decap"]
   assert "Cannot write to the output folder /proc/decap" in _fails(capsys, *argv)
   assert [p.name for p in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_full_gpu_gets_one_sentence():
+  for problem in ("CUDA out of memory.", "Failed to allocate 8 bytes on 'cuda:0'"):
+    with pytest.raises(UserError, match="cuda:0 is out of memory: fewer environments"):
+      with checks.explained_memory("cuda:0"):
+        raise RuntimeError(problem)
+  with pytest.raises(RuntimeError, match="shapes differ"):
+    with checks.explained_memory("cuda:0"):
+      raise RuntimeError("shapes differ")
 
 
 QUICK = [

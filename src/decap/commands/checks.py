@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import importlib.util
 import os
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 from decap.errors import UserError
@@ -45,6 +47,25 @@ def check_gpu_memory(num_envs: int, device: str) -> None:
       f"{num_envs} environments do not fit into the {free / 1e9:.1f} GB that are free "
       f"on {device}: about {max(fit, 0)} do (--num-envs)."
     )
+
+
+@contextlib.contextmanager
+def explained_memory(device: str) -> Iterator[None]:
+  """Say in one sentence that a GPU's memory is full.
+
+  What fits is estimated before; larger networks, longer rollouts and other programs
+  need more than that.
+  """
+  try:
+    yield
+  except RuntimeError as error:
+    from decap.bench.gpu import is_out_of_memory
+
+    if not is_out_of_memory(error):
+      raise
+    raise UserError(
+      f"{device} is out of memory: fewer environments need less (--num-envs)."
+    ) from error
 
 
 def check_at_least(option: str, value: int | None, least: int) -> None:

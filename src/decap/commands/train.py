@@ -95,16 +95,17 @@ def run(options: argparse.Namespace) -> int:
   folder = run_folder(options.resume) if options.resume else None
   checks.check_writable(folder or options.log_root)
   init_from = checkpoint_files.resolve(options.init_from) if options.init_from else None
-  result = train(
-    spec,
-    device=device,
-    backend=options.backend,
-    logger=options.logger,
-    use_graphs=not options.no_capture,
-    folder=folder or default_run_folder(options.log_root, spec, options.run_name),
-    resume=checkpoint,
-    init_from=init_from,
-  )
+  with checks.explained_memory(device):
+    result = train(
+      spec,
+      device=device,
+      backend=options.backend,
+      logger=options.logger,
+      use_graphs=not options.no_capture,
+      folder=folder or default_run_folder(options.log_root, spec, options.run_name),
+      resume=checkpoint,
+      init_from=init_from,
+    )
   return 0 if result.finished else INTERRUPTED
 
 
