@@ -248,8 +248,8 @@ class NativeSimulation(Simulation):
     )
     self._rows = self._batch.bind("state")  # [B, nstate] float64
     self._quieten_bad_states()
-    self._reset_row, self._reset_values = _initial_state(self._mj_model)
-    self._rows[:] = self._reset_row
+    row, self._reset_values = _initial_state(self._mj_model)
+    self._rows[:] = row
     self._data_bridge = NativeData(self._wp_data, self._bind)
     for name in _USUAL_FIELDS:
       self._bind(name)
