@@ -78,6 +78,14 @@ def test_a_stock_task_reports_joints_and_scalars(env):
   torch.testing.assert_close(reported["quantities"]["joint_vel"], robot.joint_vel.abs())
 
 
+def test_what_stock_terms_log_is_logged(env):
+  env.flush_log()
+  for _ in range(2):
+    *_, extras = env.step(torch.zeros(NUM_ENVS, FRONT + REAR))
+  assert extras["log"] == {}
+  assert env.flush_log()["Metrics/slip_velocity_mean"] >= 0.0
+
+
 def test_tilt_is_the_angle_from_the_vertical(env):
   env.reset(seed=1)
   # Turned by 0.4 rad about its x axis: 0.8 of the limit.

@@ -141,6 +141,7 @@ class ConstrainedEnv(ManagerBasedRlEnv):
 
   def step(self, action: torch.Tensor):
     """One control step; see the module's docstring for its order."""
+    self.extras = {"log": {}}
     self.action_manager.process_action(action)
     self._advance_physics()
     self.step_cache = {}
@@ -154,7 +155,8 @@ class ConstrainedEnv(ManagerBasedRlEnv):
     self.reset_time_outs = self.termination_manager.time_outs
     self.reward_buf = self.reward_manager.compute(dt=self.step_dt)
     self.metrics_manager.compute()
-    self.extras = {"log": {}, "constraints": self.constraint_manager.compute()}
+    self._log_extras()
+    self.extras["constraints"] = self.constraint_manager.compute()
     self._masked_reset.apply_events(self.step_dt)
     self._masked_reset.reset(self.reset_buf)
     # Actuators that remember must not take this for another substep of commands; mjlab
@@ -232,6 +234,13 @@ class ConstrainedEnv(ManagerBasedRlEnv):
       self.sim.step_many(1)
       self.scene.update(dt=self.physics_dt)
       self.metrics_manager.compute_substep()
+
+  def _log_extras(self) -> None:
+    """Takes over what stock terms put into ``extras["log"]``."""
+    log = self.extras["log"]
+    for name, value in log.items():
+      self.log.mean((name,), value, 1.0)
+    log.clear()
 
   def _end_diverged(self) -> None:
     """Ends episodes whose physics is no longer finite, and notes overflown arrays."""
