@@ -1,5 +1,6 @@
 """Jobs: what is found on disk, what is read from logs, which command follows."""
 
+import errno
 import json
 import os
 
@@ -78,6 +79,10 @@ def test_metrics_count_only_if_newer_than_the_checkpoint(tmp_path):
   assert not job.evaluated()
   os.utime(metrics)
   assert job.evaluated()
+  # Another protocol has another file.
+  assert not job.evaluated("disturbed")
+  (folder / "metrics-disturbed.json").touch()
+  assert job.evaluated("disturbed")
 
 
 def test_commands_start_and_continue(tmp_path):
@@ -124,6 +129,20 @@ def test_nothing_is_started_when_all_is_done(tmp_path):
   scheduler.work()
   assert [job.state for job in scheduler.jobs] == ["done"]
   assert not (tmp_path / "logs").exists()
+
+
+def test_a_run_that_cannot_be_started_stops_no_other(tmp_path, monkeypatch, capsys):
+  first, second = make_job(tmp_path), make_job(tmp_path, seed=2)
+
+  def full(*args, **kwargs):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+  monkeypatch.setattr("decap.sweep.job.subprocess.Popen", full)
+  plan = Plan(runs=(first.run, second.run), device="cpu", jobs=1)
+  scheduler = Scheduler(plan, tmp_path, {}, 0, display.PlainDisplay())
+  scheduler.work()
+  assert [job.state for job in scheduler.jobs] == ["failed", "failed"]
+  assert "it cannot be started: No space left on device" in capsys.readouterr().out
 
 
 def test_jobs_divide_the_cores_of_a_cpu():

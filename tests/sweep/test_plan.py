@@ -99,6 +99,11 @@ def test_evaluation_options():
   assert make_plan({**BASE, "evaluate": False}).evaluate is None
   plan = make_plan({**BASE, "evaluate": {"quick": True, "seed": 3, "disturbed": False}})
   assert plan.evaluate == ("--quick", "--seed", "3")
+  assert plan.evaluation_label("g1-flat") == ""
+  options = {"disturbed": True, "command": [0.5, 0, -0.2], "task": "g1-rough"}
+  plan = make_plan({**BASE, "evaluate": options})
+  assert plan.evaluation_label("g1-rough") == "vx0.5-yaw-0.2-disturbed"
+  assert plan.evaluation_label("g1-flat") == "g1-rough-vx0.5-yaw-0.2-disturbed"
 
 
 @pytest.mark.parametrize(
@@ -122,6 +127,17 @@ def test_evaluation_options():
       "Method 'cat' does not use --env.termination.kappa",
     ),
     ({"method": "lcp", "feasibility": "cap"}, "'lcp' does not use 'feasibility'"),
+    ({"feasibility": "some"}, "'feasibility' must be one of none, cap, cap-rows"),
+    ({"backend": "isaac"}, "'backend' must be one of auto, warp, native, not 'isaac'"),
+    ({"evaluate": {"rolouts": 3}}, "'evaluate' has an unknown option 'rolouts'"),
+    ({"evaluate": {"rollouts": 0}}, "rollouts must be at least 1"),
+    ({"evaluate": {"envs": "many"}}, "invalid int value: 'many'"),
+    ({"evaluate": {"limits": "no.yaml"}}, "Cannot read the limits file no.yaml"),
+    ({"evaluate": {"output": "here"}}, "'evaluate' takes no 'output'"),
+    (
+      {"runs": [{"name": "short", "iterations": 3}, {"name": "long"}]},
+      "'g1-flat_decap_short_s1' and 'g1-flat_decap_long_s1' are one run",
+    ),
   ],
 )
 def test_what_is_wrong_is_said(change, message):

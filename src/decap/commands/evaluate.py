@@ -63,28 +63,31 @@ def add_options(parser: argparse.ArgumentParser) -> None:
   add("--output", metavar="DIR", help="folder for the results (default: the run's)")
 
 
-def run(options: argparse.Namespace) -> None:
-  """Check the options, then evaluate."""
+def read_arguments(options: argparse.Namespace) -> EvaluateArgs:
+  """Check the options and say what they ask for."""
   device = checks.check_device(options.device)
   checks.check_backend(options.backend, device)
   checks.check_at_least("--trajectory", options.trajectory, 0)
   checks.check_at_least("--seed", options.seed, 0)
-  evaluate_main(
-    EvaluateArgs(
-      policy=options.policy,
-      task=options.task,
-      rollouts=options.rollouts,
-      envs=options.envs,
-      steps=options.steps,
-      quick=options.quick,
-      disturbed=options.disturbed,
-      commands=options.commands,
-      command=tuple(options.command) if options.command else None,
-      limits=options.limits,
-      trajectory=options.trajectory,
-      seed=options.seed,
-      device=device,
-      backend=options.backend,
-      output=options.output,
-    )
+  return EvaluateArgs(
+    policy=options.policy,
+    task=options.task,
+    rollouts=options.rollouts,
+    envs=options.envs,
+    steps=options.steps,
+    quick=options.quick,
+    disturbed=options.disturbed,
+    commands=options.commands,
+    command=tuple(options.command) if options.command else None,
+    limits=options.limits,
+    trajectory=options.trajectory,
+    seed=options.seed,
+    device=device,
+    backend=options.backend,
+    output=options.output,
   )
+
+
+def run(options: argparse.Namespace) -> None:
+  """Evaluate."""
+  evaluate_main(read_arguments(options))

@@ -118,14 +118,14 @@ def _conclude(plan: Plan, root: Path, scheduler: Scheduler) -> int:
       print(f"{job.run.name} {job.state}: {job.note}")
   reason = f" because {scheduler.stopped}" if scheduler.stopped else ""
   print(f"Ended{reason}: {display.counts(jobs)}. Logs: {root / 'logs'}")
-  compared = _compare(root, jobs) if plan.evaluate is not None else 0
+  compared = _compare(plan, root, jobs) if plan.evaluate is not None else 0
   states = {job.state for job in jobs}
   if "failed" in states or compared:
     return FAILED
   return 0 if states == {"done"} else UNFINISHED
 
 
-def _compare(root: Path, jobs: list[Job]) -> int:
+def _compare(plan: Plan, root: Path, jobs: list[Job]) -> int:
   """Gather the results of what is evaluated, task by task, in one table each."""
   failed = 0
   for task in dict.fromkeys(job.run.spec.task for job in jobs):
@@ -135,15 +135,9 @@ def _compare(root: Path, jobs: list[Job]) -> int:
     folders = [str(job.folder()) for job in done]
     output = root / f"comparison-{task}.md"
     command = [sys.executable, "-m", "decap.cli", "compare", *folders]
-    command += ["--label", _label(Path(folders[0])), "--format", "markdown"]
+    command += ["--label", plan.evaluation_label(task), "--format", "markdown"]
     code = subprocess.call([*command, "--output", str(output)])
     if code == 0:
       print(output.read_text())
     failed |= code
   return failed
-
-
-def _label(folder: Path) -> str:
-  """Which evaluation of a run folder is the newest: empty, or e.g. ``disturbed``."""
-  newest = max(folder.glob("metrics*.json"), key=lambda path: path.stat().st_mtime)
-  return newest.stem.removeprefix("metrics").lstrip("-")

@@ -123,8 +123,8 @@ class Job:
   def trained(self) -> bool:
     return self.done_iterations() >= self.run.iterations
 
-  def evaluated(self) -> bool:
-    """Whether the newest checkpoint has metrics."""
+  def evaluated(self, label: str = "") -> bool:
+    """Whether the newest checkpoint has metrics of that label."""
     folder = self.folder()
     if folder is None:
       return False
@@ -132,8 +132,8 @@ class Job:
       checkpoint = checkpoint_files.resolve(folder)
     except UserError:
       return False
-    results = list(folder.glob("metrics*.json"))
-    return any(r.stat().st_mtime >= checkpoint.stat().st_mtime for r in results)
+    metrics = folder / f"metrics{'-' if label else ''}{label}.json"
+    return metrics.exists() and metrics.stat().st_mtime >= checkpoint.stat().st_mtime
 
   def start_training(self, plan: Plan, env: Mapping[str, str], lock: int) -> None:
     """Start the run, or go on where its last checkpoint is."""

@@ -9,14 +9,17 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from decap.errors import UserError
-from decap.methods import check_options, get_method
+from decap.methods import Feasibility, check_options, get_method
 from decap.runs import RunSpec, read_limits
+
+if TYPE_CHECKING:
+  from decap.evaluation.commands import EvaluateArgs
 
 RUN_KEYS = (
   "name",
@@ -92,6 +95,14 @@ class Plan:
   steps_per_s: float | None = None
   """Environment steps per second of all jobs together, for the time estimate."""
 
+  def evaluation_label(self, task: str) -> str:
+    """What names the metrics file of a run of `task`: empty, or e.g. ``disturbed``."""
+    if self.evaluate is None:
+      return ""
+    args = _evaluate_args(self.evaluate)
+    away = args.task if args.task not in (None, task) else ""
+    return "-".join(part for part in (away, args.protocol(task).label) if part)
+
 
 def read_plan(path: str | Path) -> Plan:
   """Read a sweep file; what is wrong with it is said in one sentence."""
@@ -128,7 +139,7 @@ def make_plan(data: Any, base: Path = Path()) -> Plan:
   return Plan(
     runs=tuple(runs),
     device=str(data.get("device", "auto")),
-    backend=str(data.get("backend", "auto")),
+    backend=_choice(data.get("backend", "auto"), "backend", ("auto", "warp", "native")),
     jobs=_whole(data, "jobs", 1) if "jobs" in data else None,
     evaluate=_evaluation(data.get("evaluate", True)),
     time_limit_s=parse_duration(data.get("time-limit")),
@@ -148,7 +159,7 @@ def parse_duration(value: Any) -> float | None:
 
 
 def option_tokens(options: Mapping[str, Any]) -> tuple[str, ...]:
-  """Command-line tokens of overrides: ``{"env.seed": 3}`` → ``("--env.seed", "3")``."""
+  """Command-line tokens of overrides: ``{"agent.x": 3}`` → ``("--agent.x", "3")``."""
   tokens: list[str] = []
   for key, value in options.items():
     if not str(key).startswith(("env.", "agent.")):
@@ -193,18 +204,24 @@ def _check_run(spec: RunSpec) -> None:
     raise UserError(f"unknown task '{spec.task}' (there are {', '.join(TASKS)}).")
   method = get_method(spec.method)
   check_options(method, list(spec.overrides))
-  if spec.feasibility and not method.feasibility:
-    raise UserError(f"method '{method.name}' does not use 'feasibility'.")
+  if spec.feasibility is not None:
+    _choice(spec.feasibility, "feasibility", get_args(Feasibility))
+    if not method.feasibility:
+      raise UserError(f"method '{method.name}' does not use 'feasibility'.")
 
 
 def _check_names(runs: list[PlannedRun]) -> None:
-  seen: set[str] = set()
-  for run in runs:
-    if run.name in seen:
+  """Names tell runs apart in logs; on disk their descriptions do, but for the length."""
+  for run, other in itertools.combinations(runs, 2):
+    if run.name == other.name:
       raise UserError(
         f"two runs are called '{run.name}'; give their blocks different names."
       )
-    seen.add(run.name)
+    if dataclasses.replace(other.spec, iterations=run.iterations) == run.spec:
+      raise UserError(
+        f"'{run.name}' and '{other.name}' are one run: they differ in nothing but "
+        "their names and iterations."
+      )
 
 
 def _check_keys(data: Mapping[str, Any], known: tuple[str, ...]) -> None:
@@ -274,11 +291,37 @@ def _evaluation(value: Any) -> tuple[str, ...] | None:
     raise UserError("'evaluate' must be true, false or a map of its options.")
   tokens: list[str] = []
   for key, item in value.items():
+    if key in ("device", "output"):
+      raise UserError(f"'evaluate' takes no '{key}': it is the sweep's.")
     if item is not False:
       tokens.append(f"--{key}")
     if not isinstance(item, bool):
       tokens += map(str, _as_list(item))
+  # Now, and not after hours of training.
+  args = _evaluate_args(tokens)
+  args.protocol(args.task or "g1-flat")
+  if args.limits:
+    read_limits(args.limits)
   return tuple(tokens)
+
+
+def _evaluate_args(tokens: Sequence[str]) -> EvaluateArgs:
+  """What options of `decap evaluate` ask for."""
+  from decap.cli import Parser
+  from decap.commands import evaluate
+
+  parser = Parser(prog="decap evaluate")
+  evaluate.add_options(parser)
+  options, unknown = parser.parse_known_args(["RUN", *tokens])
+  if unknown:
+    raise UserError(f"'evaluate' has an unknown option '{unknown[0].lstrip('-')}'.")
+  return evaluate.read_arguments(options)
+
+
+def _choice(value: Any, key: str, known: tuple[str, ...]) -> str:
+  if value not in known:
+    raise UserError(f"'{key}' must be one of {', '.join(known)}, not {value!r}.")
+  return value
 
 
 def _as_list(value: Any) -> list[Any]:

@@ -65,8 +65,11 @@ class Scheduler:
 
   def _settle(self, job: Job) -> None:
     """Mark a job as done if nothing is left of it."""
-    if job.trained() and (self._plan.evaluate is None or job.evaluated()):
+    if job.trained() and (self._plan.evaluate is None or self._evaluated(job)):
       job.state = "done"
+
+  def _evaluated(self, job: Job) -> bool:
+    return job.evaluated(self._plan.evaluation_label(job.run.spec.task))
 
   def _poll(self) -> None:
     for job in self.jobs:
@@ -77,13 +80,16 @@ class Scheduler:
         continue
       self._slots.append(job.cpus)
       was, job.state = job.state, "waiting"
-      if code == 0 and (job.trained() if was == "training" else job.evaluated()):
+      if code == 0 and (job.trained() if was == "training" else self._evaluated(job)):
         self._settle(job)
       elif job.interrupted or code == INTERRUPTED:
         job.state = "stopped"
       else:
-        job.state, job.note = "failed", f"{was}: {job.last_line()}"
-        self._display.message(f"{job.run.name} failed ({job.note})")
+        self._fail(job, f"{was}: {job.last_line()}")
+
+  def _fail(self, job: Job, note: str) -> None:
+    job.state, job.note = "failed", note
+    self._display.message(f"{job.run.name} failed ({note})")
 
   def _check_time(self) -> None:
     total, single = self._plan.time_limit_s, self._plan.run_time_limit_s
@@ -105,10 +111,12 @@ class Scheduler:
       if job.state != "waiting" or job.running:
         continue
       job.cpus = self._slots.pop()
-      if job.trained():
-        job.start_evaluation(self._plan, self._env, self._lock)
-      else:
-        job.start_training(self._plan, self._env, self._lock)
+      start = job.start_evaluation if job.trained() else job.start_training
+      try:
+        start(self._plan, self._env, self._lock)
+      except OSError as error:  # A full disk, say, or too many processes.
+        self._slots.append(job.cpus)
+        self._fail(job, f"it cannot be started: {error.strerror}")
 
   @contextlib.contextmanager
   def _stops_on_signals(self) -> Iterator[None]:
