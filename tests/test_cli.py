@@ -65,6 +65,7 @@ def _fails(capsys, *argv: str) -> str:
     (["export", "nowhere"], "There is no run folder"),
     (["export", "x", "--env.seed", "1"], "'decap export' takes no '--env.seed'"),
     (["play", "nowhere", "--video", "x.mp4"], "There is no run folder"),
+    (["train", "--task", "g1-flat", "--run-name", "a/b"], "must be a plain name"),
     (["demo", "--iterations", "1"], "--iterations must be at least 2"),
   ],
 )

@@ -103,6 +103,7 @@ def build_configs(
       raise UserError(f"--{option} needs an aid (--feasibility).")
   env, agent = _apply_overrides(env, agent, spec.overrides)
   check_effects(env, overrides)
+  _check_sizes(env)
   return env, agent
 
 

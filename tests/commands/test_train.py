@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import yaml
 
 from decap.cli import main
 from decap.deploy.bundle import load_bundle
+from decap.errors import UserError
 from decap.rl import checkpoint, checkpoint_files
 from decap.rl.inference import policy_from_state
 from decap.runs import load_spec
@@ -191,6 +193,7 @@ def test_ctrl_c_saves_and_exits_with_130(tmp_path):
     (["--env.termination.rho", "1.5"], "rho must be in"),
     (["--agent.algorithm.schedule", "slow"], "invalid choice 'slow'"),
     (["--agent.algorithm.num-mini-batches", "0"], "num_mini_batches must be at least"),
+    (["--env.decimation", "0"], "--env.decimation must be above 0, not 0"),
     (["--agent.save-interval", "0"], "save_interval must be at least 1, not 0"),
     (["--agent.logger", "wandb"], "Give --logger instead of --agent.logger"),
     (["--agent.algorithm.gradient-penalty-coef", "1"], "Unrecognized options"),
@@ -214,6 +217,31 @@ def test_an_agent_that_cannot_be_built_leaves_no_run(tmp_path, capsys):
   sentence = "The agent cannot be built: 2 samples per iteration are too few for 4"
   assert sentence in capsys.readouterr().err
   assert not list(tmp_path.iterdir())
+
+
+def test_a_run_without_a_checkpoint_leaves_no_folder(tmp_path, monkeypatch, capsys):
+  def full(path, state):
+    raise UserError(f"Cannot write the checkpoint {path}: No space left on device.")
+
+  monkeypatch.setattr(checkpoint, "save", full)
+  options = ["--task", "g1-flat", "--device", "cpu", "--num-envs", "2"]
+  options += ["--iterations", "1", "--log-root", str(tmp_path)]
+  assert main(["train", *options, *SMALL]) == 2
+  assert "No space left on device" in capsys.readouterr().err
+  assert not list((tmp_path / "g1-flat").iterdir())
+
+
+def test_a_damaged_checkpoint_is_told_before_the_environment_is_built(
+  run, tmp_path, capsys
+):
+  shutil.copytree(run, tmp_path / "run")
+  path = checkpoint_files.resolve(tmp_path / "run")
+  path.write_bytes(path.read_bytes()[:1000])
+  options = ["--resume", str(tmp_path / "run"), "--iterations", "9", "--device", "cpu"]
+  assert main(["train", *options]) == 2
+  captured = capsys.readouterr()
+  assert "is corrupt or not a checkpoint" in captured.err
+  assert "Building" not in captured.out
 
 
 def test_a_limit_of_an_unknown_group_is_refused(tmp_path, capsys):

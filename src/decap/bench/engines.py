@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-import os
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -28,6 +27,7 @@ from rich.table import Table
 
 from decap.bench.machine import describe_machine
 from decap.errors import UserError
+from decap.files import check_writable, write_text
 from decap.sim import simulation_backend
 
 ROUNDS = 4
@@ -78,7 +78,7 @@ def bench_engines(
       "results": [asdict(s) for s in speeds],
       "ratios": {str(n): ratio for n, ratio in speed_ratios(speeds).items()},
     }
-    Path(json_path).write_text(json.dumps(report, indent=2) + "\n")
+    write_text(json_path, json.dumps(report, indent=2) + "\n")
   return speeds
 
 
@@ -101,11 +101,8 @@ def _check(num_envs: Sequence[int], steps: int, json_path: str | Path | None) ->
     raise UserError(f"numbers of environments must be positive, not {list(num_envs)}")
   if steps < 1:
     raise UserError(f"the number of steps must be positive, not {steps}")
-  if json_path is None:
-    return
-  folder = Path(json_path).resolve().parent
-  if not os.access(folder, os.W_OK):
-    raise UserError(f"cannot write {json_path}: no such folder, or it is read-only")
+  if json_path is not None:
+    check_writable(Path(json_path).parent)
 
 
 class _Runner:

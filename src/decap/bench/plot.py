@@ -7,6 +7,7 @@ from pathlib import Path
 
 from decap.bench.cases import CASES
 from decap.bench.throughput import Speed
+from decap.files import replacing
 
 _STYLES = {
   "stock": ("tab:gray", "o-"),
@@ -44,6 +45,6 @@ def plot_speeds(speeds: Sequence[Speed], path: Path, title: str) -> None:
     axis.grid(alpha=0.3)
   axes[0].legend(fontsize=8)
   figure.suptitle(title)
-  path.parent.mkdir(parents=True, exist_ok=True)
-  figure.savefig(path, dpi=130)
+  with replacing(path) as partial:
+    figure.savefig(partial, dpi=130)
   plt.close(figure)

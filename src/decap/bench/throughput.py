@@ -19,6 +19,7 @@ from decap.bench.cases import CASES, Settings, Timing
 from decap.bench.gpu import driver_version, is_out_of_memory, release_memory
 from decap.bench.machine import describe_machine
 from decap.errors import UserError
+from decap.files import write_text
 
 GPU_CASES = ("stock", "eager", "captured", "unconstrained", "physics", "mjlab-task")
 CPU_CASES = ("stock", "eager", "unconstrained", "physics")
@@ -140,8 +141,7 @@ def write_json(path: Path, speeds: Sequence[Speed], task: str, seconds: float) -
     "results": [asdict(speed) for speed in speeds],
     "summary": summary(speeds),
   }
-  path.parent.mkdir(parents=True, exist_ok=True)
-  path.write_text(json.dumps(report, indent=2) + "\n")
+  write_text(path, json.dumps(report, indent=2) + "\n")
 
 
 def read_json(path: Path) -> tuple[list[Speed], str, str]:

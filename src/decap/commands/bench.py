@@ -7,6 +7,7 @@ from pathlib import Path
 
 from decap.commands import checks
 from decap.errors import UserError
+from decap.files import check_writable, write_text
 from decap.tasks import TASKS
 
 GPU_NUM_ENVS = (1024, 4096, 8192, 16384)
@@ -44,7 +45,7 @@ def run(options: argparse.Namespace) -> int:
     checks.check_at_least("--num-envs", count, 1)
   for path in (options.json, options.table, options.plot):
     if path:
-      checks.check_writable(Path(path).parent)
+      check_writable(Path(path).parent)
   return _engines(options) if options.what == "engines" else _training(options)
 
 
@@ -92,8 +93,7 @@ def _show(options: argparse.Namespace, speeds: list, task: str, machine: str) ->
   throughput.make_console().print(throughput.table(speeds, task))
   print("\n".join(throughput.summary_lines(speeds)))
   if options.table:
-    Path(options.table).parent.mkdir(parents=True, exist_ok=True)
-    Path(options.table).write_text(throughput.markdown(speeds))
+    write_text(options.table, throughput.markdown(speeds))
   if options.plot:
     plot.plot_speeds(speeds, Path(options.plot), f"{task} on {machine}")
   broken = [s for s in speeds if s.error not in (None, throughput.OUT_OF_MEMORY)]

@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import importlib.util
-import os
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -108,21 +106,6 @@ def check_backend(backend: str, device: str) -> None:
   """C MuJoCo runs on the CPU only."""
   if backend == "native" and device != "cpu":
     raise UserError(f"The native backend needs --device cpu, not {device}.")
-
-
-def check_writable(folder: str | Path) -> None:
-  """Raise if files cannot be written below `folder`, without leaving any there."""
-  target = Path(folder)
-  ancestor = next(p for p in (target, *target.absolute().parents) if p.exists())
-  try:
-    with tempfile.NamedTemporaryFile(dir=ancestor, prefix=".decap-") as probe:
-      probe.write(b"\0" * 4096)
-      probe.flush()
-      os.fsync(probe.fileno())
-  except OSError as error:
-    raise UserError(
-      f"Cannot write to the output folder {target}: {error.strerror}."
-    ) from error
 
 
 def check_installed(package: str, option: str) -> None:

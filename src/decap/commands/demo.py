@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 from decap.commands import checks, hints
+from decap.files import check_writable, replacing
 from decap.runs import RunSpec, default_run_folder
 
 Log = dict[str, float]
@@ -48,7 +49,7 @@ def run(options: argparse.Namespace) -> None:
   """Train DeCap on flat ground from scratch, then print a table and draw curves."""
   checks.check_num_envs(options.num_envs, "cpu")
   checks.check_at_least("--iterations", options.iterations, 2)
-  checks.check_writable(options.output)
+  check_writable(options.output)
   print(
     "DeCap demo: a Unitree G1 that moves at random learns to keep its joints within "
     "limits,\nas the probability of surviving a step falls with every joint that comes "
@@ -151,7 +152,8 @@ def draw_curves(history: list[Log], limits: dict[str, float], path: Path) -> Non
     for axis in axes:
       axis.set_xlabel("iteration")
     figure.legend(loc="outside lower center", ncols=4)
-    figure.savefig(path, dpi=150)
+    with replacing(path) as partial:
+      figure.savefig(partial, dpi=150)
 
 
 def _mean(logs: list[Log]) -> Log:

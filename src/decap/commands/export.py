@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from decap.commands import checks
+from decap.files import check_writable
 from decap.rl import checkpoint_files
 from decap.runs import run_folder
 
@@ -22,7 +22,7 @@ def run(options: argparse.Namespace) -> None:
   """Export the latest checkpoint of a run, or the given one, and check the result."""
   checkpoint = checkpoint_files.resolve(options.run)
   folder = Path(options.output or run_folder(options.run) / "policy")
-  checks.check_writable(folder)
+  check_writable(folder)
   from decap.deploy.bundle import load_bundle
   from decap.deploy.export import export_checkpoint
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from decap.commands import checks
 from decap.errors import UserError
+from decap.files import check_writable, replacing
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -21,9 +21,9 @@ def run(options: argparse.Namespace) -> None:
   path = Path(options.output or f"{options.name}.png")
   if path.suffix not in (".png", ".pdf", ".svg"):
     raise UserError(f"--output must end in .png, .pdf or .svg, not '{path.name}'.")
-  checks.check_writable(path.parent)
+  check_writable(path.parent)
   from decap.evaluation.method_figures import barrier_figure
 
-  path.parent.mkdir(parents=True, exist_ok=True)
-  barrier_figure().savefig(path, dpi=120)
+  with replacing(path) as partial:
+    barrier_figure().savefig(partial, dpi=120)
   print(f"Wrote {path}")

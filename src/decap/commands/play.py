@@ -11,6 +11,7 @@ from pathlib import Path
 from decap.commands import checks
 from decap.commands.train import announce_imports, make_env
 from decap.errors import UserError
+from decap.files import check_writable
 from decap.rl import checkpoint_files
 from decap.runs import build_configs, load_spec
 
@@ -67,7 +68,7 @@ def _check_video(video: Path, seconds: float) -> None:
     raise UserError(f"--seconds must be between 0 and 600, not {seconds:g}.")
   if not video.absolute().parent.is_dir():
     raise UserError(f"There is no folder {video.parent} for the video.")
-  checks.check_writable(video.absolute().parent)
+  check_writable(video.absolute().parent)
 
 
 def _check_rendering() -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from decap.commands import checks
 from decap.errors import UserError
+from decap.files import check_writable
 from decap.sweep import display
 from decap.sweep import plan as plans
 from decap.sweep.job import Job
@@ -49,7 +50,7 @@ def run(options: argparse.Namespace) -> int:
   """Check the plan, work through it, then compare what was evaluated."""
   plan = _plan(options)
   root = Path(options.output or Path("runs") / Path(options.file).stem)
-  checks.check_writable(root)
+  check_writable(root)
   if options.dry_run:
     return _dry_run(plan, root)
   with (

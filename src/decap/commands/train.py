@@ -7,12 +7,15 @@ import contextlib
 import dataclasses
 import io
 import os
+import shutil
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from decap.commands import checks, hints
 from decap.errors import UserError
+from decap.files import check_writable
 from decap.methods import check_options, get_method
 from decap.rl import checkpoint_files
 from decap.runs import (
@@ -87,13 +90,15 @@ def run(options: argparse.Namespace) -> int:
   checks.check_num_envs(options.num_envs, device)
   checks.check_at_least("--iterations", options.iterations, 1)
   checks.check_at_least("--seed", options.seed, 0)
+  if Path(options.run_name).name != options.run_name:
+    raise UserError(f"--run-name must be a plain name, not '{options.run_name}'.")
   if options.logger == "wandb":
     checks.check_installed("wandb", "--logger wandb")
   spec, checkpoint = (
     _continued(options) if options.resume else (_new(options, device), None)
   )
   folder = run_folder(options.resume) if options.resume else None
-  checks.check_writable(folder or options.log_root)
+  check_writable(folder or options.log_root)
   init_from = checkpoint_files.resolve(options.init_from) if options.init_from else None
   with checks.explained_memory(device):
     result = train(
@@ -141,6 +146,10 @@ def train(
   agent_cfg.logger = logger  # ty: ignore[invalid-assignment]
   checks.check_torch_device(device)
   checks.check_gpu_memory(env_cfg.scene.num_envs, device)
+  from decap.rl import checkpoint
+
+  for path in filter(None, (resume, init_from)):
+    checkpoint.load(path)  # A damaged one is better told before the long work.
   print(
     f"Building {env_cfg.scene.num_envs} environments of {spec.task} on {device} …",
     flush=True,
@@ -175,12 +184,24 @@ def train(
   print(
     f"Training {spec.method} on {spec.task}, seed {spec.seed}: {folder}", flush=True
   )
-  finished = runner.learn()
+  with _no_empty_folder(folder):
+    finished = runner.learn()
   env.close()
   export_checkpoint(checkpoint_files.resolve(folder), folder / "policy")
   if not quiet:
     _say_next(folder, finished)
   return Result(finished, {row.name: row.limit for row in env.constraint_manager.rows})
+
+
+@contextlib.contextmanager
+def _no_empty_folder(folder: Path) -> Iterator[None]:
+  """A run that ends before its first checkpoint leaves nothing to go on with."""
+  try:
+    yield
+  except (KeyboardInterrupt, UserError):
+    if not checkpoint_files.list_checkpoints(folder):
+      shutil.rmtree(folder, ignore_errors=True)
+    raise
 
 
 def announce_imports(device: str, backend: str = "auto") -> None:

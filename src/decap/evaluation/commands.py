@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 from decap.errors import UserError
 from decap.evaluation.protocol import QUICK, CommandMode, Protocol
+from decap.files import check_writable, replacing, write_text
 
 if TYPE_CHECKING:
   from decap.evaluation.results import Result
@@ -144,6 +145,7 @@ def evaluate_main(args: EvaluateArgs) -> Path:
     protocol, task=args.task or policy.info["task"] or protocol.task
   )
   folder = _output_folder(args, STAND, protocol)
+  check_writable(folder)
   own_task = policy.info["task"] or protocol.task  # Standing still belongs to any.
   away = "" if protocol.task == own_task else protocol.task
   label = "-".join(part for part in (away, protocol.label) if part)
@@ -179,6 +181,11 @@ def compare_main(args: CompareArgs) -> None:
 
   if not args.sources:
     raise UserError("There is nothing to compare: give run folders or metrics files.")
+  for path in (args.output, args.html):
+    if path:
+      check_writable(Path(path).parent)
+  if args.plots:
+    check_writable(args.plot_folder)
   labels, results = [], []
   for source in args.sources:
     label, path = _split_label(source)
@@ -207,6 +214,7 @@ def profile_main(args: ProfileArgs) -> Path:
   from decap.evaluation.policies import load_policy
   from decap.evaluation.rollout import evaluate
 
+  check_writable(Path(args.output).parent)
   policy = load_policy(args.policy, args.device)
   protocol = Protocol(
     task=args.task or policy.info["task"] or "g1-flat",
@@ -315,7 +323,7 @@ def _write_tables(args: CompareArgs, tables: Sequence[Table]) -> None:
   if args.output is None:
     print(text)
     return
-  Path(args.output).write_text(text, encoding="utf-8")
+  write_text(args.output, text)
   print(f"Wrote {args.output}")
 
 
@@ -348,7 +356,6 @@ def _write_plots(
     "training": lambda: plots.training_curves(training),
   }
   folder = Path(args.plot_folder)
-  folder.mkdir(parents=True, exist_ok=True)
   for name in args.plots:
     if name in ("tracking", "traces") and not recorded:
       raise UserError(
@@ -357,5 +364,6 @@ def _write_plots(
     if name == "training" and not training:
       raise UserError("The figure 'training' needs run folders with event files.")
     path = folder / f"{name}.{args.plot_format}"
-    draw[name]().savefig(path, dpi=200)
+    with replacing(path) as partial:
+      draw[name]().savefig(partial, dpi=200)
     print(f"Wrote {path}")

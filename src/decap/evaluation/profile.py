@@ -17,6 +17,7 @@ from decap.errors import UserError
 from decap.evaluation.layout import QUANTITIES, UNITS, Limits
 from decap.evaluation.metrics import measure_trajectory
 from decap.evaluation.trajectory import Trajectory
+from decap.files import write_text
 
 QUANTILES = (0.5, 0.9, 0.95, 0.99, 0.999)
 """Quantiles that a profile lists."""
@@ -104,8 +105,7 @@ def write_limits(
   for name, values in limits.items():
     lines.append(f"  {name}:  # {UNITS[name]}")
     lines += [f"    {group}: {value!r}" for group, value in values.items()]
-  path.parent.mkdir(parents=True, exist_ok=True)
-  path.write_text("\n".join(lines) + "\n")
+  write_text(path, "\n".join(lines) + "\n")
 
 
 def group_table(profile: Profile) -> Any:

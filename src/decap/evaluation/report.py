@@ -20,6 +20,7 @@ from decap.evaluation.results import Result, file_names
 from decap.evaluation.table_formats import to_html
 from decap.evaluation.tables import Method, Table
 from decap.evaluation.trajectory import Trajectory, load_trajectory
+from decap.files import write_text
 
 
 @dataclass
@@ -37,8 +38,7 @@ class ReportInput:
 
 def write_report(report: ReportInput, path: Path) -> None:
   """Write the HTML file."""
-  path.parent.mkdir(parents=True, exist_ok=True)
-  path.write_text(make_report(report), encoding="utf-8")
+  write_text(path, make_report(report))
 
 
 def make_report(report: ReportInput) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 from decap.errors import UserError
 from decap.evaluation.layout import Layout
 from decap.evaluation.protocol import protocol_differences
+from decap.files import write_text
 
 METRICS_FORMAT = "decap-metrics"
 METRICS_SCHEMA = 1
@@ -50,10 +51,7 @@ class Result:
 
   def save(self, path: Path) -> None:
     """Write the file; an existing one is replaced only when it is complete."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(path.name + ".partial")
-    partial.write_text(json.dumps(self.to_dict(), indent=1, allow_nan=False) + "\n")
-    partial.replace(path)
+    write_text(path, json.dumps(self.to_dict(), indent=1, allow_nan=False) + "\n")
 
 
 def file_names(label: str) -> tuple[str, str]:

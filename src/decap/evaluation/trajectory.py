@@ -19,6 +19,7 @@ import torch
 
 from decap.errors import UserError
 from decap.evaluation.layout import Layout
+from decap.files import replacing
 
 TRAJECTORY_SCHEMA = 1
 
@@ -94,8 +95,6 @@ class Trajectory:
 
   def save(self, path: Path | str) -> None:
     """Write the file; an existing one is replaced only when it is complete."""
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
     meta = {
       "schema": TRAJECTORY_SCHEMA,
       "layout": self.layout.to_dict(),
@@ -105,10 +104,8 @@ class Trajectory:
       "policy": self.policy,
     }
     contents: dict[str, Any] = {"meta": np.array(json.dumps(meta)), **self.arrays}
-    partial = path.with_name(path.name + ".partial")
-    with partial.open("wb") as file:
+    with replacing(path) as partial, partial.open("wb") as file:
       np.savez_compressed(file, **contents)  # ty: ignore[invalid-argument-type]
-    partial.replace(path)
 
 
 def load_trajectory(path: Path | str) -> Trajectory:

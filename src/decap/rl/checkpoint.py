@@ -7,6 +7,7 @@ A checkpoint holds tensors and plain Python only, so it loads with
 
 from __future__ import annotations
 
+import io
 import os
 import pickle
 import random
@@ -28,22 +29,24 @@ def save(path: Path, state: dict[str, Any]) -> None:
 
   A reader therefore sees either the whole file or none of it, also after a power cut.
   """
+  # In memory first: torch's own file writer hides what went wrong with the disk.
+  contents = io.BytesIO()
+  torch.save({"format": FORMAT, "version": VERSION, **state}, contents)
   # Not tempfile: its files are for their owner alone, checkpoints are not.
   work = path.parent / f".{path.name}.{os.getpid()}"
   try:
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
       with open(work, "wb") as file:
-        torch.save({"format": FORMAT, "version": VERSION, **state}, file)
+        file.write(contents.getbuffer())
         file.flush()
         os.fsync(file.fileno())
       os.replace(work, path)
     finally:
       work.unlink(missing_ok=True)
     _fsync_folder(path.parent)
-  except (OSError, RuntimeError) as error:
-    # torch reports a full disk as a RuntimeError of its zip writer.
-    raise UserError(f"Cannot write the checkpoint {path}: {_reason(error)}.") from error
+  except OSError as error:
+    raise UserError(f"Cannot write the checkpoint {path}: {error.strerror}.") from error
 
 
 def load(path: Path, device: str | torch.device = "cpu") -> dict[str, Any]:
@@ -109,7 +112,3 @@ def _fsync_folder(folder: Path) -> None:
     os.fsync(descriptor)
   finally:
     os.close(descriptor)
-
-
-def _reason(error: Exception) -> str:
-  return getattr(error, "strerror", None) or str(error).splitlines()[0].rstrip(".")

@@ -1,0 +1,54 @@
+"""Output files: complete or not there at all, and a sentence where writing fails."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from decap.errors import UserError
+
+
+@contextlib.contextmanager
+def replacing(path: str | Path) -> Iterator[Path]:
+  """A new file beside `path`, of the same suffix, that takes its place at the end.
+
+  What is not a plain file, such as ``/dev/stdout``, is written directly.
+  """
+  path = Path(path)
+  special = path.exists() and not path.is_file()
+  partial = path if special else path.with_name(f".{os.getpid()}.{path.name}")
+  try:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+      yield partial
+      if not special:
+        os.replace(partial, path)
+    finally:
+      if not special:
+        partial.unlink(missing_ok=True)
+  except OSError as error:
+    raise UserError(f"Cannot write {path}: {error.strerror or error}.") from error
+
+
+def write_text(path: str | Path, text: str) -> None:
+  """Write a text file as a whole."""
+  with replacing(path) as partial:
+    partial.write_text(text, encoding="utf-8")
+
+
+def check_writable(folder: str | Path) -> None:
+  """Raise if files cannot be written below `folder`, without leaving any there."""
+  target = Path(folder)
+  ancestor = next(p for p in (target, *target.absolute().parents) if p.exists())
+  try:
+    with tempfile.NamedTemporaryFile(dir=ancestor, prefix=".decap-") as probe:
+      probe.write(b"\0" * 4096)
+      probe.flush()
+      os.fsync(probe.fileno())
+  except OSError as error:
+    raise UserError(
+      f"Cannot write to the output folder {target}: {error.strerror}."
+    ) from error
