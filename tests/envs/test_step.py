@@ -4,6 +4,7 @@ import pytest
 import torch
 from mjlab.envs import ManagerBasedRlEnv
 
+from decap.envs import mdp
 from decap.envs.constrained_env import ConstrainedEnv
 from decap.sim.backend import simulation_backend
 from decap.tasks import TASKS, env_cfg
@@ -284,3 +285,16 @@ def test_a_changed_reward_weight_takes_effect(env):
   assert (reward > 1.5).all()
   term.weight = 0.15
   env.reward_manager.load_weights()
+
+
+def test_other_definitions_of_rate_and_acceleration(env):
+  env.reset(seed=5)
+  first, second = actions(env), actions(env)
+  env.step(first)
+  env.step(second)
+  torch.testing.assert_close(mdp.action_rate(env, raw=True), (second - first).abs())
+  scale = env.action_manager.get_term("joint_pos").scale
+  expected = (second - first).abs() * scale / 0.02
+  torch.testing.assert_close(mdp.action_rate(env), expected)
+  qacc = env.sim.data.qacc[:, 6:].abs()
+  torch.testing.assert_close(mdp.joint_qacc(env), qacc)

@@ -26,11 +26,13 @@ _ROBOT = SceneEntityCfg("robot")
 def action_rate(
   env: ConstrainedEnv,
   action_name: str = "joint_pos",
+  raw: bool = False,
   asset_cfg: SceneEntityCfg = _ROBOT,
 ) -> torch.Tensor:
   """Rate of the joint-position targets, 0 on an episode's first step. # [B, J]
 
-  Joints that the action does not drive have a rate of 0.
+  Joints that the action does not drive have a rate of 0. With ``raw`` it is the change
+  of the policy's output per step, without scale and time, as CaT's code has it.
   """
   manager = env.action_manager
   term: BaseAction = manager.get_term(action_name)  # type: ignore[assignment]
@@ -39,7 +41,8 @@ def action_rate(
   # The counter was raised before this term runs: 1 is the first step.
   first = (env.episode_length_buf == 1).unsqueeze(1)
   before = torch.where(first, action, before)
-  rate = quantities.action_rate(action, before, term.scale, env.step_dt)
+  scale, dt = (1.0, 1.0) if raw else (term.scale, env.step_dt)
+  rate = quantities.action_rate(action, before, scale, dt)
   joints = env.scene[asset_cfg.name].num_joints
   return rate.new_zeros(env.num_envs, joints).index_copy_(1, term.target_ids, rate)
 
@@ -49,6 +52,14 @@ def joint_acc(env: ConstrainedEnv, asset_cfg: SceneEntityCfg = _ROBOT) -> torch.
   asset: Entity = env.scene[asset_cfg.name]
   before = env.sim.qvel_prev[:, asset.indexing.joint_v_adr]
   return quantities.joint_acceleration(asset.data.joint_vel, before, env.physics_dt)
+
+
+def joint_qacc(env: ConstrainedEnv, asset_cfg: SceneEntityCfg = _ROBOT) -> torch.Tensor:
+  """MuJoCo's own joint acceleration. # [B, J]
+
+  Not the velocity's change under the implicit integrator, but up to twice as large.
+  """
+  return env.scene[asset_cfg.name].data.joint_acc.abs()
 
 
 class joint_acc_control:
