@@ -99,8 +99,10 @@ def test_a_bundle_keeps_full_precision_and_gives_targets(tmp_path):
 def test_a_bundle_is_replaced_as_a_whole_but_other_folders_are_not(tmp_path):
   folder = tmp_path / "policy"
   _write(folder)
+  (folder / "notes.txt").write_text("mine")
   _write(folder, task="other")
   assert load_bundle(folder).info["task"] == "other"
+  assert (folder / "notes.txt").read_text() == "mine"
   assert sorted(p.name for p in tmp_path.iterdir()) == ["policy"]
   holiday = tmp_path / "photos"
   holiday.mkdir()

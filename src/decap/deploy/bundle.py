@@ -12,7 +12,6 @@ import hashlib
 import json
 import math
 import os
-import shutil
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -227,6 +226,14 @@ def write_bundle(folder: Path, onnx: bytes, info: dict[str, Any]) -> None:
         if old.exists():
           os.replace(old, folder)
         raise
-      shutil.rmtree(old, ignore_errors=True)
+      if old.exists():
+        _keep_others(old, folder)
   except OSError as error:
     raise UserError(f"Cannot write the bundle {folder}: {error.strerror}.") from error
+
+
+def _keep_others(old: Path, folder: Path) -> None:
+  """Notes and scripts that someone put beside a policy stay there."""
+  for path in old.iterdir():
+    if path.name not in (ONNX_FILE, JSON_FILE):
+      os.replace(path, folder / path.name)
