@@ -168,7 +168,10 @@ def read_info(folder: Path) -> dict[str, Any]:
     ) from error
   except ValueError as error:
     raise UserError(f"{path} is not valid JSON: {error}.") from error
-  check_info(info, str(path))
+  try:
+    check_info(info, str(path))
+  except (TypeError, KeyError) as error:
+    raise UserError(f"{path} is damaged: {error}.") from error
   return info
 
 
