@@ -34,9 +34,15 @@ def test_other_errors_pass_and_leave_nothing(tmp_path):
   assert os.listdir(tmp_path) == []
 
 
-def test_what_is_no_plain_file_is_written_directly():
+def test_devices_and_links_are_written_directly(tmp_path):
   write_text("/dev/null", "gone")
   assert not os.path.isfile("/dev/null")
+  # As /dev/stdout is one, where the output goes to a file.
+  (tmp_path / "target").touch()
+  (tmp_path / "link").symlink_to(tmp_path / "target")
+  write_text(tmp_path / "link", "text")
+  assert (tmp_path / "link").is_symlink()
+  assert (tmp_path / "target").read_text() == "text"
 
 
 def test_a_file_in_the_way_is_named(tmp_path):

@@ -15,10 +15,10 @@ from decap.errors import UserError
 def replacing(path: str | Path) -> Iterator[Path]:
   """A new file beside `path`, of the same suffix, that takes its place at the end.
 
-  What is not a plain file, such as ``/dev/stdout``, is written directly.
+  Devices and links, such as ``/dev/stdout``, are written directly.
   """
   path = Path(path)
-  special = path.exists() and not path.is_file()
+  special = path.is_symlink() or (path.exists() and not path.is_file())
   partial = path if special else path.with_name(f".{os.getpid()}.{path.name}")
   try:
     path.parent.mkdir(parents=True, exist_ok=True)
