@@ -138,12 +138,13 @@ def test_mjlabs_own_play_runs_a_checkpoint(run, monkeypatch):
 
 
 @pytest.mark.slow
-def test_play_records_a_video(run, tmp_path):
+@pytest.mark.parametrize("part", ["", "policy"])  # A run, a bundle.
+def test_play_records_a_video(run, part, tmp_path):
   import mediapy
 
   video = tmp_path / "walk.mp4"
   options = ["--video", str(video), "--seconds", "0.2", "--device", "cpu"]
-  assert main(["play", str(run), *options]) == 0
+  assert main(["play", str(run / part), *options]) == 0
   frames = mediapy.read_video(video)
   assert frames.shape == (5, 480, 640, 3)
   assert frames[-1].std() > 10  # Not an empty picture.

@@ -10,19 +10,20 @@ from pathlib import Path
 
 from decap.commands import checks
 from decap.commands.train import announce_imports, make_env
+from decap.deploy import bundle
 from decap.errors import UserError
 from decap.files import check_writable
 from decap.rl import checkpoint_files
-from decap.runs import build_configs, load_spec
+from decap.runs import RunSpec, build_configs, load_spec
 
 VIDEO_SUFFIXES = (".mp4", ".gif")
 STEPS_PER_FRAME = 2  # 50 Hz control gives 25 frames per second.
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-  """A run, and how to show it."""
+  """A policy, and how to show it."""
   add = parser.add_argument
-  add("run", metavar="RUN", help="run folder or checkpoint")
+  add("run", metavar="POLICY", help="run folder, checkpoint or bundle folder")
   add("--video", metavar="FILE", help="record to .mp4 or .gif without a display")
   add("--seconds", type=float, default=8.0, help="length of the video (default: 8)")
   add("--num-envs", type=int, default=1, metavar="N", help="robots (default: 1)")
@@ -34,8 +35,7 @@ def run(options: argparse.Namespace) -> None:
   """Check the options, then build the play variant of the run's environment."""
   device = checks.check_device(options.device)
   checks.check_num_envs(options.num_envs, device)
-  checkpoint_path = checkpoint_files.resolve(options.run)
-  spec = dataclasses.replace(load_spec(options.run), seed=options.seed)
+  spec = _spec(Path(options.run), options.seed)
   video = Path(options.video) if options.video else None
   if video:
     _check_video(video, options.seconds)
@@ -45,20 +45,30 @@ def run(options: argparse.Namespace) -> None:
   checks.check_torch_device(device)
   if video:
     _check_rendering()
-  from decap.rl import checkpoint
-  from decap.rl.inference import policy_from_state
+  from decap.evaluation.policies import load_policy
+  from decap.evaluation.rollout import describe_env
 
-  policy = policy_from_state(checkpoint.load(checkpoint_path), device)
+  policy = load_policy(options.run, device)
   if video:
     env_cfg.viewer.width, env_cfg.viewer.height = 640, 480
     # Half of a frame's time on a machine without a GPU.
     env_cfg.viewer.enable_shadows = env_cfg.viewer.enable_reflections = False
   env = make_env(env_cfg, device, render_mode="rgb_array" if video else None)
+  policy.check(describe_env(env, spec.task))
   if video:
-    _record(env, policy, video, options.seconds)
+    _record(env, policy.act, video, options.seconds)
   else:
-    _watch(env, policy)
+    _watch(env, policy.act)
   env.close()
+
+
+def _spec(source: Path, seed: int) -> RunSpec:
+  """What to build: the run's own environment, or that of a bundle's task."""
+  if (source / bundle.JSON_FILE).is_file():
+    info = bundle.read_info(source)
+    return RunSpec(info["task"], info["method"], seed)
+  checkpoint_files.resolve(source)
+  return dataclasses.replace(load_spec(source), seed=seed)
 
 
 def _check_video(video: Path, seconds: float) -> None:
