@@ -65,6 +65,11 @@ def _fails(capsys, *argv: str) -> str:
     (["export", "nowhere"], "There is no run folder"),
     (["export", "x", "--env.seed", "1"], "'decap export' takes no '--env.seed'"),
     (["play", "nowhere", "--video", "x.mp4"], "There is no run folder"),
+    (["train", "--task", "g1-flat", "--threads", "0"], "--threads must be at least 1"),
+    (
+      ["train", "--device", "cpu", "--backend", "warp", "--threads", "1"],
+      "--threads is for C MuJoCo",
+    ),
     (["train", "--task", "g1-flat", "--run-name", "a/b"], "must be a plain name"),
     (["demo", "--iterations", "1"], "--iterations must be at least 2"),
   ],

@@ -80,6 +80,7 @@ RUN_OPTIONS = {
   "env.scene.num-envs": "--num-envs",
   "agent.iterations": "--iterations",
   "env.backend": "--backend",
+  "env.num-threads": "--threads",
   "agent.logger": "--logger",
 }
 """Fields that an option of the command line sets, which would win over them."""

@@ -36,8 +36,11 @@ def _spec(method: str = "decap", task: str = "g1-flat", **changes: int) -> RunSp
   return dataclasses.replace(spec, **changes)
 
 
-def _runner(spec: RunSpec, run_dir: Path | None = None, **options) -> Runner:
+def _runner(
+  spec: RunSpec, run_dir: Path | None = None, threads: int = 0, **options
+) -> Runner:
   env_cfg, agent_cfg = build_configs(spec)
+  env_cfg.num_threads = threads
   env = make_env(env_cfg, "cpu")
   method = get_method(spec.method)
   schedule = method.schedule(env) if method.schedule else None
@@ -74,7 +77,7 @@ def _assert_same(a: Runner, b: Runner) -> None:
       assert value == second[path], path
 
 
-def _check_exact_resume(spec: RunSpec, tmp_path: Path, monkeypatch) -> None:
+def _check_exact_resume(spec: RunSpec, tmp_path: Path) -> None:
   whole = _runner(spec)
   assert whole.learn()
   part = _runner(spec, tmp_path, on_iteration=_stop_at(3))
@@ -82,8 +85,7 @@ def _check_exact_resume(spec: RunSpec, tmp_path: Path, monkeypatch) -> None:
   assert checkpoint_files.resolve(tmp_path).name == "model_3.pt"
   # Whatever the number of the engine's threads.
   threads = 1 if whole.env.sim.num_threads > 1 else 2
-  monkeypatch.setattr("decap.sim.native._available_cpus", lambda: threads)
-  rest = _runner(spec)
+  rest = _runner(spec, threads=threads)
   assert rest.env.sim.num_threads == threads
   torch.rand(7)  # Someone else's random numbers in between.
   rest.resume(checkpoint_files.resolve(tmp_path))
@@ -92,8 +94,8 @@ def _check_exact_resume(spec: RunSpec, tmp_path: Path, monkeypatch) -> None:
   _assert_same(whole, rest)
 
 
-def test_three_and_three_iterations_are_six_bit_for_bit(tmp_path, monkeypatch):
-  _check_exact_resume(_spec(), tmp_path, monkeypatch)
+def test_three_and_three_iterations_are_six_bit_for_bit(tmp_path):
+  _check_exact_resume(_spec(), tmp_path)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -122,13 +124,13 @@ def test_every_method_trains_and_logs_the_same_constraints(method):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("method", [name for name in METHODS if name != "decap"])
-def test_every_method_resumes_bit_for_bit(method, tmp_path, monkeypatch):
-  _check_exact_resume(_spec(method), tmp_path, monkeypatch)
+def test_every_method_resumes_bit_for_bit(method, tmp_path):
+  _check_exact_resume(_spec(method), tmp_path)
 
 
 @pytest.mark.slow
-def test_rough_ground_resumes_bit_for_bit(tmp_path, monkeypatch):
-  _check_exact_resume(_spec(task="g1-rough"), tmp_path, monkeypatch)
+def test_rough_ground_resumes_bit_for_bit(tmp_path):
+  _check_exact_resume(_spec(task="g1-rough"), tmp_path)
 
 
 def test_interrupts_infeasible_limits_and_foreign_policies(

@@ -59,6 +59,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     default="auto",
     help="physics: MuJoCo Warp or C MuJoCo (default: native on the CPU)",
   )
+  add("--threads", type=int, metavar="N", help="of C MuJoCo (default: one per core)")
   add("--limits", metavar="FILE", help="YAML or JSON file with limits, by constraint")
   add(
     "--feasibility",
@@ -90,6 +91,9 @@ def run(options: argparse.Namespace) -> int:
   checks.check_num_envs(options.num_envs, device)
   checks.check_at_least("--iterations", options.iterations, 1)
   checks.check_at_least("--seed", options.seed, 0)
+  checks.check_at_least("--threads", options.threads, 1)
+  if options.threads and (device != "cpu" or options.backend == "warp"):
+    raise UserError("--threads is for C MuJoCo: --device cpu, and not --backend warp.")
   if Path(options.run_name).name != options.run_name:
     raise UserError(f"--run-name must be a plain name, not '{options.run_name}'.")
   if options.logger == "wandb":
@@ -105,6 +109,7 @@ def run(options: argparse.Namespace) -> int:
       spec,
       device=device,
       backend=options.backend,
+      threads=options.threads or 0,
       logger=options.logger,
       use_graphs=not options.no_capture,
       folder=folder or default_run_folder(options.log_root, spec, options.run_name),
@@ -130,6 +135,7 @@ def train(
   folder: Path,
   device: str = "cpu",
   backend: str = "auto",
+  threads: int = 0,
   logger: str = "tensorboard",
   use_graphs: bool = True,
   quiet: bool = False,
@@ -143,6 +149,7 @@ def train(
   """
   announce_imports(device, backend)
   env_cfg, agent_cfg = build_configs(spec)
+  env_cfg.num_threads = threads
   agent_cfg.logger = logger  # ty: ignore[invalid-assignment]
   checks.check_torch_device(device)
   checks.check_gpu_memory(env_cfg.scene.num_envs, device)

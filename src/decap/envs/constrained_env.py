@@ -57,6 +57,9 @@ class ConstrainedEnvCfg(ManagerBasedRlEnvCfg):
   backend: Literal["auto", "warp", "native"] = "auto"
   """Physics: MuJoCo Warp, or C MuJoCo on the CPU. Auto takes the device's."""
 
+  num_threads: int = 0
+  """Threads of C MuJoCo; 0 takes every available core. Results do not depend on it."""
+
   split_physics: bool = False
   """Warp only: share position work between the closing forward pass and the next
   substep. Observations must not read force or acceleration sensors then."""
@@ -106,7 +109,9 @@ class ConstrainedEnv(ManagerBasedRlEnv):
     self.log = DeviceLog(device)
     # What terms share within a step; nothing is remembered between steps.
     self.step_cache: dict[Any, torch.Tensor] | None = None
-    with simulation_backend(cfg.backend, split=cfg.split_physics):
+    with simulation_backend(
+      cfg.backend, split=cfg.split_physics, num_threads=cfg.num_threads
+    ):
       super().__init__(cfg, device, render_mode, **kwargs)
 
   # Properties.
