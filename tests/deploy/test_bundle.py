@@ -2,14 +2,16 @@
 
 import hashlib
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 import torch
 
 from decap.deploy.bundle import load_bundle, write_bundle
-from decap.deploy.export import OPSET, actor_to_onnx
 from decap.errors import UserError
+from decap.export import OPSET, actor_to_onnx
 from decap.rl.modules import Model
 
 JOINTS = ("left_hip", "right_hip", "elbow")
@@ -176,3 +178,14 @@ def test_the_checksum_is_that_of_the_file(tmp_path):
 def test_an_activation_without_an_operator_is_refused():
   with pytest.raises(UserError, match="'crelu' cannot be exported"):
     actor_to_onnx(_actor().state_dict(), "crelu", 1e-2)
+
+
+def test_a_robot_needs_neither_torch_nor_mjlab():
+  code = (
+    "import sys, decap.deploy.bundle; "
+    "print([m for m in ('torch', 'mjlab', 'warp', 'rsl_rl') if m in sys.modules])"
+  )
+  done = subprocess.run(
+    [sys.executable, "-c", code], capture_output=True, text=True, check=True
+  )
+  assert done.stdout.strip() == "[]"

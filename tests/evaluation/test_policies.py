@@ -9,13 +9,13 @@ import torch
 from torch import nn
 
 from decap.deploy.bundle import load_bundle, write_bundle
-from decap.deploy.export import actor_to_onnx
 from decap.errors import UserError
 from decap.evaluation.policies import (
   describe_differences,
   load_policy,
   torch_from_onnx,
 )
+from decap.export import actor_to_onnx
 from decap.rl import checkpoint, checkpoint_files
 from decap.rl.inference import policy_from_state
 

@@ -24,7 +24,7 @@ def run(options: argparse.Namespace) -> None:
   folder = Path(options.output or run_folder(options.run) / "policy")
   check_writable(folder)
   from decap.deploy.bundle import load_bundle
-  from decap.deploy.export import export_checkpoint
+  from decap.export import export_checkpoint
 
   export_checkpoint(checkpoint, folder)
   bundle = load_bundle(folder)

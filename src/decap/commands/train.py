@@ -164,7 +164,7 @@ def train(
   hidden = contextlib.redirect_stdout(io.StringIO())
   with hidden if quiet else contextlib.nullcontext():
     env = make_env(env_cfg, device, backend)
-  from decap.deploy.export import describe, export_checkpoint
+  from decap.export import describe, export_checkpoint
   from decap.rl.runner import Runner
 
   method = get_method(spec.method)

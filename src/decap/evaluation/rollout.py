@@ -109,7 +109,7 @@ def make_env(cfg: Any, device: str, backend: str = "auto") -> ConstrainedEnv:
 
 def describe_env(env: ConstrainedEnv, task: str) -> dict[str, Any]:
   """Robot, actions and observations of an environment, as bundles describe them."""
-  from decap.deploy.export import describe
+  from decap.export import describe
   from decap.rl.config import AgentCfg
   from decap.runs import RunSpec
 
