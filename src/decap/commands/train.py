@@ -11,7 +11,7 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from decap.commands import checks, hints
 from decap.errors import UserError
@@ -31,7 +31,8 @@ from decap.runs import (
 from decap.tasks import TASKS
 
 if TYPE_CHECKING:
-  from decap.rl.runner import OnIteration
+  from decap.rl.config import AgentCfg
+  from decap.rl.runner import OnIteration, Runner
 
 TAKES_OVERRIDES = True
 CPU_NUM_ENVS = 256
@@ -153,6 +154,7 @@ def train(
   agent_cfg.logger = logger  # ty: ignore[invalid-assignment]
   checks.check_torch_device(device)
   checks.check_gpu_memory(env_cfg.scene.num_envs, device)
+  from decap.export import export_checkpoint
   from decap.rl import checkpoint
 
   for path in filter(None, (resume, init_from)):
@@ -164,23 +166,8 @@ def train(
   hidden = contextlib.redirect_stdout(io.StringIO())
   with hidden if quiet else contextlib.nullcontext():
     env = make_env(env_cfg, device, backend)
-  from decap.export import describe, export_checkpoint
-  from decap.rl.runner import Runner
-
-  method = get_method(spec.method)
-  try:
-    runner = Runner(
-      env,
-      agent_cfg,
-      folder,
-      info={"run": spec.to_dict(), "policy": describe(env, spec, agent_cfg)},
-      costs=method.costs,
-      schedule=method.schedule(env) if method.schedule else None,
-      on_iteration=on_iteration,
-      use_graphs=use_graphs,
-    )
-  except ValueError as error:
-    raise UserError(f"The agent cannot be built: {error}") from error
+  options = {"on_iteration": on_iteration, "use_graphs": use_graphs}
+  runner = _make_runner(env, agent_cfg, folder, spec, **options)
   if resume:
     runner.resume(resume)
     write_spec(folder, spec)
@@ -198,6 +185,28 @@ def train(
   if not quiet:
     _say_next(folder, finished)
   return Result(finished, {row.name: row.limit for row in env.constraint_manager.rows})
+
+
+def _make_runner(
+  env, agent_cfg: AgentCfg, folder: Path, spec: RunSpec, **options: Any
+) -> Runner:
+  """The runner of a method, with its config errors as sentences."""
+  from decap.export import describe
+  from decap.rl.runner import Runner
+
+  method = get_method(spec.method)
+  try:
+    return Runner(
+      env,
+      agent_cfg,
+      folder,
+      info={"run": spec.to_dict(), "policy": describe(env, spec, agent_cfg)},
+      costs=method.costs,
+      schedule=method.schedule(env) if method.schedule else None,
+      **options,
+    )
+  except ValueError as error:
+    raise UserError(f"The agent cannot be built: {error}") from error
 
 
 @contextlib.contextmanager
