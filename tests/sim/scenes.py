@@ -36,7 +36,11 @@ def compiled(robot: str) -> mujoco.MjModel:
 
 
 def native(
-  model: mujoco.MjModel, num_envs: int, num_threads: int = 1, robot: str = "g1"
+  model: mujoco.MjModel,
+  num_envs: int,
+  num_threads: int = 1,
+  robot: str = "g1",
+  split: bool = False,
 ) -> NativeSimulation:
   """A native simulation with the options of a robot's task."""
   sim = make_simulation(
@@ -45,6 +49,7 @@ def native(
     model,
     backend="native",
     num_threads=num_threads,
+    split=split,
   )
   assert isinstance(sim, NativeSimulation)
   return sim

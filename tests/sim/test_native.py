@@ -251,6 +251,30 @@ def test_qvel_prev_is_the_velocity_before_the_last_substep(g1):
   assert torch.equal(together.data.qvel[:], apart.data.qvel[:])
 
 
+def test_a_split_forward_pass_changes_no_trajectory(g1):
+  whole, split = native(g1, 6), native(g1, 6, split=True)
+  mask = torch.arange(6) == 2
+  for sim in (whole, split):
+    stand(sim, g1)
+    sim.forward()
+  for i in range(12):
+    for sim in (whole, split):
+      sim.data.ctrl[:] = targets(g1, 6, i)
+      sim.step_many(4)
+    # Forces are those of the last substep in both, and stay so in one of them.
+    forces = split.data.sensordata[:].clone(), split.data.qacc[:].clone()
+    assert torch.equal(whole.data.sensordata[:], forces[0])
+    for sim in (whole, split):
+      if i == 6:
+        sim.reset_masked(mask)
+      sim.forward()
+    if i != 6:
+      assert torch.equal(split.data.qacc[:], forces[1])
+    for name in ("qpos", "qvel", "xpos", "xquat", "cvel", "site_xpos"):
+      a, b = getattr(whole.data, name)[:], getattr(split.data, name)[:]
+      assert torch.equal(a, b), name
+
+
 def test_a_diverged_environment_is_seen_and_spoils_no_other(g1, tmp_path, monkeypatch):
   monkeypatch.chdir(tmp_path)
   sim, untouched = native(g1, num_envs=2), native(g1, num_envs=2)

@@ -61,8 +61,8 @@ class ConstrainedEnvCfg(ManagerBasedRlEnvCfg):
   """Threads of C MuJoCo; 0 takes every available core. Results do not depend on it."""
 
   split_physics: bool = False
-  """Warp only: share position work between the closing forward pass and the next
-  substep. Observations must not read force or acceleration sensors then."""
+  """Leave forces out of the forward pass that closes a step. Observations must not read
+  force or acceleration sensors then."""
 
 
 def constrain(

@@ -62,15 +62,15 @@ def make_simulation(
 
   Args:
     num_threads: Threads of the native backend; 0 takes every available core.
-    split: Share position work between the closing forward pass and the next substep
-      on Warp (see WarpSimulation). C MuJoCo always runs the whole pass.
+    split: Leave forces out of the closing forward pass (see WarpSimulation, which also
+      shares its work with the next substep).
   """
   if num_envs < 1:
     raise UserError(f"the number of environments must be positive, not {num_envs}")
   scene: dict[str, Any] = {"spec": spec, "variant_info": variant_info}
   if resolve_backend(device, backend) == "native":
     return NativeSimulation(
-      num_envs, cfg, model, device, **scene, num_threads=num_threads
+      num_envs, cfg, model, device, **scene, num_threads=num_threads, split=split
     )
   return WarpSimulation(num_envs, cfg, model, device, **scene, split=split)
 

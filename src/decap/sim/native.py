@@ -72,6 +72,10 @@ _STATE_FIELDS = (
   "mocap_quat",
   "userdata",
 )
+_FORCE_FIELDS = ("qacc", "qfrc_actuator", "actuator_force")
+_NO_FORCES = int(
+  mujoco.mjtDisableBit.mjDSBL_CONTACT | mujoco.mjtDisableBit.mjDSBL_CONSTRAINT
+)
 _SENSED_FIELDS = ("xpos", "xmat", "geom_xpos", "geom_xmat", "cam_xpos", "cam_xmat")
 _COLLISION_FRAMES = {"geom_pos", "geom_quat", "geom_size", "geom_aabb"}
 _INERTIA_FRAMES = {"body_ipos", "body_iquat"}
@@ -112,6 +116,7 @@ class NativeSimulation(Simulation):
     spec: mujoco.MjSpec | None = None,
     variant_info: list[tuple[str, VariantMetadata]] | None = None,
     num_threads: int = 0,
+    split: bool = False,
   ):
     if variant_info:
       raise UserError(
@@ -121,6 +126,7 @@ class NativeSimulation(Simulation):
     self._num_threads = num_threads or _available_cpus()
     self._fields: dict[str, np.ndarray] = {}
     self._called = False
+    self._split = split
     self._constants_recomputed = False
     super().__init__(num_envs, cfg, model, device, spec=spec)
 
@@ -159,8 +165,12 @@ class NativeSimulation(Simulation):
       self._constants_recomputed = True
 
   def forward(self) -> None:
-    self._called = True
-    self._batch.forward()
+    """Makes derived quantities current; with ``split``, all but forces."""
+    if self._split and self._called:
+      self._forward_kinematics()
+    else:
+      self._called = True
+      self._batch.forward()
 
   def step(self) -> None:
     self.step_many(1)
@@ -231,9 +241,9 @@ class NativeSimulation(Simulation):
       self.recompute_constants(RecomputeLevel.set_const)
     # The first call takes up writes still waiting in the fields, the second shows the
     # saved state there: what is written below is then no change to any of them.
-    self.forward()
+    self._batch.forward()
     self._rows[:] = rows
-    self.forward()
+    self._batch.forward()
     # Derived quantities may be those of a substep before.
     for name, value in state["fields"].items():
       self._fields[name][:] = value.numpy()
@@ -254,6 +264,29 @@ class NativeSimulation(Simulation):
     for name in _USUAL_FIELDS:
       self._bind(name)
     self.qvel_prev = torch.zeros(self.num_envs, self._mj_model.nv)
+    if self._split:
+      self._flags = self._batch.expand("disableflags")  # [B]
+      self._force_columns = _force_columns(self._mj_model)
+
+  def _forward_kinematics(self) -> None:
+    """A forward pass without contacts and solver, most of its cost.
+
+    Forces, accelerations and their sensors stay those of the last substep, as on Warp.
+    """
+    kept = [self._fields[name] for name in _FORCE_FIELDS if name in self._fields]
+    sensors = self._fields.get("sensordata")
+    before = [field.copy() for field in kept]
+    forces = None if sensors is None else sensors[:, self._force_columns]
+    flags = self._flags.copy()
+    self._flags |= _NO_FORCES
+    try:
+      self._batch.forward()
+    finally:
+      self._flags[:] = flags
+    for field, value in zip(kept, before, strict=True):
+      field[:] = value
+    if sensors is not None:
+      sensors[:, self._force_columns] = forces
 
   def _bind(self, name: str) -> None:
     """Backs an array of mjlab's data with the batch's own."""
@@ -327,6 +360,16 @@ def _initial_state(
   }
   values |= {"sensordata": 0.0, "qacc": 0.0}
   return row.astype(np.float32).astype(np.float64), values
+
+
+def _force_columns(model: mujoco.MjModel) -> np.ndarray:
+  """Columns of sensordata that need forces or accelerations."""
+  columns = [np.zeros(0, int)]
+  for i in range(model.nsensor):
+    if model.sensor_needstage[i] == mujoco.mjtStage.mjSTAGE_ACC:
+      start = model.sensor_adr[i]
+      columns.append(np.arange(start, start + model.sensor_dim[i]))
+  return np.concatenate(columns)
 
 
 def _adopt(struct: Any, name: str, source: Callable[..., np.ndarray]) -> np.ndarray:
