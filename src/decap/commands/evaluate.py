@@ -69,7 +69,7 @@ def read_arguments(options: argparse.Namespace) -> EvaluateArgs:
   checks.check_backend(options.backend, device)
   checks.check_at_least("--trajectory", options.trajectory, 0)
   checks.check_at_least("--seed", options.seed, 0)
-  return EvaluateArgs(
+  arguments = EvaluateArgs(
     policy=options.policy,
     task=options.task,
     rollouts=options.rollouts,
@@ -86,6 +86,9 @@ def read_arguments(options: argparse.Namespace) -> EvaluateArgs:
     backend=options.backend,
     output=options.output,
   )
+  size = arguments.protocol(options.task or "g1-flat").num_envs
+  checks.check_num_envs(size, device)
+  return arguments
 
 
 def run(options: argparse.Namespace) -> None:

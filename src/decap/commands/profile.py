@@ -56,6 +56,8 @@ def run(options: argparse.Namespace) -> None:
   device = checks.check_device(options.device)
   checks.check_backend(options.backend, device)
   checks.check_at_least("--seed", options.seed, 0)
+  checks.check_at_least("--envs", options.envs, 1)
+  checks.check_num_envs(options.envs, device)
   profile_main(
     ProfileArgs(
       policy=options.policy,

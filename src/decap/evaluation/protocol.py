@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
@@ -60,6 +61,8 @@ class Protocol:
       raise UserError(f"push_interval_s must be positive, not {self.push_interval_s}")
     if (self.commands == "fixed") != (self.command is not None):
       raise UserError("commands are fixed exactly when a command is given")
+    if not all(map(math.isfinite, self.command or ())):
+      raise UserError(f"the command must be finite, not {self.command}")
 
   @property
   def num_envs(self) -> int:
