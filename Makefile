@@ -24,6 +24,8 @@ $(STAMP): pyproject.toml constraints.txt
 	  sys.exit(not ok and "decap needs Python 3.10 to 3.13, not %d.%d; choose one with make PYTHON=..." % sys.version_info[:2])'
 	@echo "Installing decap into $(VENV); the first time takes some minutes."
 	@$(PYTHON) -m venv $(VENV)
+	@# Python 3.10 brings a pip that tries versions for an hour.
+	@$(VENV)/bin/python -m pip install -qq --disable-pip-version-check --upgrade pip
 	@$(VENV)/bin/python -m pip install -qq --disable-pip-version-check \
 	  -c constraints.txt -e '.[dev]'
 	@touch $@
