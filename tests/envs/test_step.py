@@ -14,14 +14,14 @@ NUM_ENVS = 8
 
 
 def make_env(
-  task: str = "g1-flat", num_envs: int = NUM_ENVS, **edits
+  task: str = "g1-flat", num_envs: int = NUM_ENVS, device: str = "cpu", **edits
 ) -> ConstrainedEnv:
   cfg = env_cfg(task)
   cfg.scene.num_envs = num_envs
   cfg.seed = 3
   for name, value in edits.items():
     setattr(cfg, name, value)
-  return ConstrainedEnv(cfg, "cpu")
+  return ConstrainedEnv(cfg, device)
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +32,8 @@ def env() -> ConstrainedEnv:
 
 
 def actions(env: ConstrainedEnv, scale: float = 1.0) -> torch.Tensor:
-  return scale * torch.randn(env.num_envs, env.action_manager.total_action_dim)
+  shape = env.num_envs, env.action_manager.total_action_dim
+  return scale * torch.randn(shape, device=env.device)
 
 
 @pytest.mark.parametrize("task", list(TASKS))
@@ -44,6 +45,24 @@ def test_a_step_with_resets_never_waits(task):
   assert waits(lambda: env.step(actions(env))) == []
   assert env.waiting_terms == []
   assert env.reset_time_outs[:2].all()
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("task", list(TASKS))
+def test_a_step_on_the_gpu_with_resets_never_waits(task):
+  env = make_env(task, 64, "cuda:0")
+  env.reset(seed=1)
+  # The first steps compile kernels and hand out the slots of the log.
+  for _ in range(2):
+    env.step(actions(env))
+  env.episode_length_buf[:2] = int(env.max_episode_length)
+  action = actions(env)
+  torch.cuda.set_sync_debug_mode("error")
+  try:
+    *_, time_outs, _ = env.step(action)
+  finally:
+    torch.cuda.set_sync_debug_mode("default")
+  assert time_outs[:2].all()
 
 
 def test_waits_finds_what_makes_the_host_wait():
