@@ -22,6 +22,7 @@ def shared_env() -> ConstrainedEnv:
   cfg = env_cfg("g1-flat")
   cfg.scene.num_envs = 2
   cfg.seed = 0
+  cfg.split_physics = False  # Contacts of a pose, without a step.
   return ConstrainedEnv(cfg, "cpu")
 
 
