@@ -52,7 +52,7 @@ def profile_trajectory(
 
   def of(columns: list[int]) -> dict[str, list[float]]:
     return {
-      name: [float(v) for v in np.quantile(counted[name][:, columns], quantiles)]
+      name: np.asarray(np.quantile(counted[name][:, columns], quantiles)).tolist()
       for name in QUANTITIES
     }
 
