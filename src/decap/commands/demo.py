@@ -40,7 +40,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
   """How long; the defaults fit into three minutes on two cores."""
   add = parser.add_argument
   add("--num-envs", type=int, default=192, metavar="N", help="default: 192")
-  add("--iterations", type=int, default=40, metavar="N", help="at most (default: 40)")
+  add("--iterations", type=int, default=50, metavar="N", help="at most (default: 50)")
   add("--seconds", type=float, default=110.0, help="training time (default: 110)")
   add("--output", metavar="DIR", default="demo", help="where files go (default: demo)")
 
