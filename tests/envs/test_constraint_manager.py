@@ -169,9 +169,9 @@ def test_what_is_not_finite_ends_its_own_environment_only(env, value):
   assert constraints.scale.value.isfinite().all()
 
 
-def test_one_p_max_for_all(env):
+def test_p_max_may_change_in_place(env):
   constraints = manager(env, rule="cat")
-  constraints.set_p_max(0.05)
+  constraints.p_max.fill_(0.05)
   env.made_up[0, 0], env.made_up[0, 11], env.scalar[0] = 11.0, 110.0, 2.5
   assert constraints.compute()["delta"].tolist() == pytest.approx([0.05, 0, 0, 0])
 

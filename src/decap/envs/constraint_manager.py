@@ -122,10 +122,6 @@ class ConstraintManager(ManagerBase):
       "margins": {n: margins[:, s] for n, s in self._term_columns.items()},
     }
 
-  def set_p_max(self, p_max: float) -> None:
-    """One p_max for every constraint, from now on (CaT's schedule)."""
-    self.p_max.fill_(p_max)
-
   def set_limit(self, row: str, limit: float) -> None:
     """Changes the limit of one row, for example ``"joint_vel/upper"``."""
     if row not in self.cost_names:
