@@ -203,11 +203,39 @@ def _train_stock(
   env_cfg: ManagerBasedRlEnvCfg,
   agent_cfg: RslRlOnPolicyRunnerCfg,
 ) -> Timing:
-  device = settings.device
+  times: list[tuple[float, float]] = []
+
+  def log(_: MjlabOnPolicyRunner, values: dict[str, Any]) -> None:
+    times.append((values["collect_time"], values["learn_time"]))
+
+  with stock_runner(env_cfg, agent_cfg, settings.device, log) as runner:
+    runner.learn(STOCK_WARM_UP, init_at_random_ep_len=True)
+    count = _iterations(settings, sum(times[-1]))
+    del times[:]
+    with BusyMeter(settings.device) as meter:
+      runner.learn(count)
+    memory = memory_gb(settings.device)
+  return Timing(
+    collect_s=sum(collect for collect, _ in times) / count,
+    update_s=sum(update for _, update in times) / count,
+    steps=env_cfg.scene.num_envs * agent_cfg.num_steps_per_env,
+    iterations=count,
+    busy=meter.share,
+    memory_gb=memory,
+  )
+
+
+@contextlib.contextmanager
+def stock_runner(
+  env_cfg: ManagerBasedRlEnvCfg,
+  agent_cfg: RslRlOnPolicyRunnerCfg,
+  device: str,
+  on_log: Callable[[MjlabOnPolicyRunner, dict[str, Any]], None],
+) -> Iterator[MjlabOnPolicyRunner]:
+  """mjlab's environment and runner, quiet; ``on_log`` sees what each iteration logs."""
   # On a CPU both run on our engine: it is the training loops that are compared.
   engine = simulation_backend() if device == "cpu" else contextlib.nullcontext()
   agent_cfg.logger, agent_cfg.upload_model = "tensorboard", False
-  times: list[tuple[float, float]] = []
   with _quiet(), engine, tempfile.TemporaryDirectory() as folder:
     env = ManagerBasedRlEnv(env_cfg, device)
     runner = MjlabOnPolicyRunner(
@@ -217,25 +245,12 @@ def _train_stock(
     write = runner.logger.log
 
     def log(**values: Any) -> None:
-      times.append((values["collect_time"], values["learn_time"]))
+      on_log(runner, values)
       write(**values)
 
     runner.logger.log = log  # ty: ignore[invalid-assignment]
-    runner.learn(STOCK_WARM_UP, init_at_random_ep_len=True)
-    count = _iterations(settings, sum(times[-1]))
-    del times[:]
-    with BusyMeter(device) as meter:
-      runner.learn(count)
-    memory = memory_gb(device)
+    yield runner
     env.close()
-  return Timing(
-    collect_s=sum(collect for collect, _ in times) / count,
-    update_s=sum(update for _, update in times) / count,
-    steps=env.num_envs * agent_cfg.num_steps_per_env,
-    iterations=count,
-    busy=meter.share,
-    memory_gb=memory,
-  )
 
 
 def _train_ours(settings: Settings, use_graphs: bool) -> Timing:
