@@ -60,6 +60,8 @@ class WarpSimulation(Simulation):
   work. Then nobody may write qpos, qvel or the model between ``forward()`` and
   ``step_many()``; and forces, accelerations and their sensors (contacts too) stay
   those of the last substep when observations read them, not of the state after it.
+  Sensors are computed where somebody can read them: in the last substep of
+  ``step_many`` and in ``forward()``.
 
   With ``use_cuda_graph`` set to False, every method only launches kernels on Warp's
   current stream, so a caller may capture a whole control step; see ``use_stream``.
@@ -95,15 +97,14 @@ class WarpSimulation(Simulation):
   def create_graph(self) -> None:
     super().create_graph()
     self._positions_current = False
-    self.position_graph = self.force_graph = None
+    self._stage_graphs = {}
     if self.use_cuda_graph and self.split:
       with _suspend_gc(), wp.ScopedDevice(self.wp_device):
-        with wp.ScopedCapture() as capture:
-          self._position_stage()
-        self.position_graph = capture.graph
-        with wp.ScopedCapture() as capture:
-          self._force_stage()
-        self.force_graph = capture.graph
+        for stage in (self._position_stage, self._force_stage):
+          for sensed in (False, True):
+            with wp.ScopedCapture() as capture:
+              stage(sensed)
+            self._stage_graphs[stage, sensed] = capture.graph
 
   def recompute_constants(self, level: RecomputeLevel) -> None:
     super().recompute_constants(level)
@@ -112,7 +113,7 @@ class WarpSimulation(Simulation):
   def forward(self) -> None:
     if self.split and self._forces_known:
       with wp.ScopedDevice(self.wp_device):
-        self._launch(self.position_graph, self._position_stage)
+        self._run_stage(self._position_stage, sensed=True)
     else:
       super().forward()
     self._positions_current = self._forces_known = True
@@ -126,9 +127,10 @@ class WarpSimulation(Simulation):
     """``n`` substeps with constant controls; see ``qvel_prev``."""
     with wp.ScopedDevice(self.wp_device), self.nan_guard.watch(self.data):
       for i in range(n):
-        if i == n - 1:
+        last = i == n - 1
+        if last:
           wp.copy(self._qvel_prev_wp, self.wp_data.qvel)
-        self._substep()
+        self._substep(sensed=last or self._sensors_remember)
 
   def reset(self, env_ids: torch.Tensor | None = None) -> None:
     super().reset(env_ids)
@@ -208,6 +210,8 @@ class WarpSimulation(Simulation):
     self._position_columns = wp.array((~needs_forces).numpy(), dtype=bool)
     self._qvel_prev_wp = wp.zeros((self.num_envs, model.nv), dtype=float)
     self._qvel_prev = wp.to_torch(self._qvel_prev_wp)
+    self._sensors_remember = model.nhistory > 0
+    self._second_stream = self._make_second_stream()
     super()._finish_init()
 
   def _launch(self, graph: Any, launch: Callable[[], None]) -> None:
@@ -216,33 +220,64 @@ class WarpSimulation(Simulation):
     else:
       launch()
 
-  def _substep(self) -> None:
+  def _run_stage(self, stage: Callable[[bool], None], sensed: bool) -> None:
+    self._launch(self._stage_graphs.get((stage, sensed)), lambda: stage(sensed))
+
+  def _substep(self, sensed: bool) -> None:
     if not self.split:
       self._launch(self.step_graph, lambda: mjwarp.step(self.wp_model, self.wp_data))
     else:
       if not self._positions_current:
-        self._launch(self.position_graph, self._position_stage)
-      self._launch(self.force_graph, self._force_stage)
+        self._run_stage(self._position_stage, sensed)
+      self._run_stage(self._force_stage, sensed)
     self._positions_current = False
     self._forces_known = True
 
-  def _position_stage(self) -> None:
+  def _make_second_stream(self) -> wp.Stream | None:
+    """For what contacts need not wait for, in models where that is so."""
+    model = self._mj_model
+    if not self.wp_device.is_cuda or model.ntendon or model.neq or model.nflex:
+      return None
+    return wp.Stream(self.wp_device)
+
+  def _position_stage(self, sensed: bool) -> None:
     """The first half of mujoco_warp.forward: what depends on qpos and qvel alone."""
     m, d = self.wp_model, self.wp_data
+    if self._second_stream is None:
+      mjwarp.fwd_position(m, d, factorize=False)
+      mjwarp.fwd_velocity(m, d)
+    else:
+      self._positions_and_velocities_side_by_side(self._second_stream)
     energy = m.opt.enableflags & mjwarp.EnableBit.ENERGY
-    mjwarp.fwd_position(m, d, factorize=False)
-    self._zero_sensors(self._position_columns)
-    mjwarp.sensor_pos(m, d)
+    if sensed:
+      self._zero_sensors(self._position_columns)
+      mjwarp.sensor_pos(m, d)
+      mjwarp.sensor_vel(m, d)
     if not energy:
       d.energy.zero_()
     elif m.sensor_e_potential == 0:
       mjwarp.energy_pos(m, d)
-    mjwarp.fwd_velocity(m, d)
-    mjwarp.sensor_vel(m, d)
     if energy and m.sensor_e_kinetic == 0:
       mjwarp.energy_vel(m, d)
 
-  def _force_stage(self) -> None:
+  def _positions_and_velocities_side_by_side(self, second: wp.Stream) -> None:
+    """Contacts and their constraints on one stream, inertia and velocities on another.
+
+    Both are chains of small kernels that leave most of a GPU idle.
+    """
+    m, d = self.wp_model, self.wp_data
+    mjwarp.fwd_kinematics(m, d)
+    mjwarp.transmission(m, d)
+    second.wait_stream(wp.get_stream(self.wp_device))
+    with wp.ScopedStream(second, sync_enter=False):
+      mjwarp.crb(m, d)
+      mjwarp.fwd_velocity(m, d)
+    if m.opt.run_collision_detection:
+      mjwarp.collision(m, d)
+    mjwarp.make_constraint(m, d)
+    wp.wait_stream(second)
+
+  def _force_stage(self, sensed: bool) -> None:
     """The second half of mujoco_warp.forward, and the integration."""
     m, d = self.wp_model, self.wp_data
     actuated = not m.opt.disableflags & mjwarp.DisableBit.ACTUATION
@@ -251,8 +286,9 @@ class WarpSimulation(Simulation):
     mjwarp.fwd_actuation(m, d)
     mjwarp.fwd_acceleration(m, d, factorize=True)
     mjwarp.solve(m, d)
-    self._zero_sensors(self._force_columns)
-    mjwarp.sensor_acc(m, d)
+    if sensed:
+      self._zero_sensors(self._force_columns)
+      mjwarp.sensor_acc(m, d)
     _INTEGRATORS[m.opt.integrator](m, d)
 
   def _zero_sensors(self, columns: wp.array) -> None:
