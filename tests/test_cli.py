@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import pytest
 
@@ -99,6 +100,34 @@ def test_a_full_gpu_gets_one_sentence():
   with pytest.raises(RuntimeError, match="shapes differ"):
     with checks.explained_memory("cuda:0"):
       raise RuntimeError("shapes differ")
+
+
+POLICY = str(Path(__file__).parents[1] / "policies" / "g1-flat-decap")
+
+
+@pytest.mark.parametrize(
+  "renderer, argv",
+  [
+    ("wgpu", ["play", POLICY, "--video", "x.mp4"]),
+    ("disable", ["play", POLICY, "--video", "x.mp4"]),
+    ("glfw", ["play", POLICY, "--video", "x.mp4"]),
+    # Nothing is drawn, but MuJoCo does not load either.
+    ("wgpu", ["train", "--task", "g1-flat"]),
+    ("wgpu", ["evaluate", POLICY]),
+    ("wgpu", ["profile", POLICY]),
+    ("wgpu", ["bench"]),
+    ("wgpu", ["bench", "engines"]),
+  ],
+)
+def test_a_renderer_that_does_not_start_gets_one_sentence(
+  capsys, renderer, argv, tmp_path, monkeypatch
+):
+  monkeypatch.chdir(tmp_path)
+  monkeypatch.setenv("MUJOCO_GL", renderer)
+  for display in ("DISPLAY", "WAYLAND_DISPLAY"):
+    monkeypatch.delenv(display, raising=False)
+  assert f"MUJOCO_GL={renderer}; egl needs no display" in _fails(capsys, *argv)
+  assert not list(tmp_path.iterdir())
 
 
 QUICK = [

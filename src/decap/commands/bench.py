@@ -62,6 +62,7 @@ def _training(options: argparse.Namespace) -> int:
     raise UserError(f"--seconds must be above 0, not {seconds}.")
   if device == "cpu" and "captured" in (options.cases or ()):
     raise UserError("The case 'captured' needs a GPU.")
+  checks.check_renderer()
   print("Loading torch and mjlab …", flush=True)
   checks.check_torch_device(device)
   from decap.bench import throughput
@@ -105,6 +106,7 @@ def _engines(options: argparse.Namespace) -> int:
   for count in options.num_envs or ():
     checks.check_num_envs(count, "cpu")
   checks.check_at_least("--steps", options.steps, 1)
+  checks.check_renderer()
   print("Loading torch and mjlab …", flush=True)
   from decap.bench.engines import bench_engines
 

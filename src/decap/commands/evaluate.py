@@ -93,4 +93,6 @@ def read_arguments(options: argparse.Namespace) -> EvaluateArgs:
 
 def run(options: argparse.Namespace) -> None:
   """Evaluate."""
-  evaluate_main(read_arguments(options))
+  arguments = read_arguments(options)
+  checks.check_renderer()
+  evaluate_main(arguments)

@@ -39,12 +39,11 @@ def run(options: argparse.Namespace) -> None:
   video = Path(options.video) if options.video else None
   if video:
     _check_video(video, options.seconds)
+  checks.check_renderer(draws=video is not None)
   announce_imports(device)
   env_cfg, _ = build_configs(spec, play=True)
   env_cfg.scene.num_envs = options.num_envs
   checks.check_torch_device(device)
-  if video:
-    _check_rendering()
   from decap.evaluation.policies import load_policy
   from decap.evaluation.rollout import describe_env
 
@@ -79,18 +78,6 @@ def _check_video(video: Path, seconds: float) -> None:
   if not video.absolute().parent.is_dir():
     raise UserError(f"There is no folder {video.parent} for the video.")
   check_writable(video.absolute().parent)
-
-
-def _check_rendering() -> None:
-  import mujoco
-
-  try:
-    mujoco.GLContext(16, 16).free()
-  except Exception as error:  # Each of the libraries below has its own.
-    raise UserError(
-      "Recording needs OpenGL without a display; on Debian or Ubuntu: "
-      "apt-get install libegl1 libgl1-mesa-dri."
-    ) from error
 
 
 def _record(env, policy, video: Path, seconds: float) -> None:

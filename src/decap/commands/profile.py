@@ -58,20 +58,20 @@ def run(options: argparse.Namespace) -> None:
   checks.check_at_least("--seed", options.seed, 0)
   checks.check_at_least("--envs", options.envs, 1)
   checks.check_num_envs(options.envs, device)
-  profile_main(
-    ProfileArgs(
-      policy=options.policy,
-      output=options.output,
-      quantile=dict(map(_quantile, options.quantile)),
-      joints=options.joints,
-      task=options.task,
-      envs=options.envs,
-      steps=options.steps,
-      seed=options.seed,
-      device=device,
-      backend=options.backend,
-    )
+  arguments = ProfileArgs(
+    policy=options.policy,
+    output=options.output,
+    quantile=dict(map(_quantile, options.quantile)),
+    joints=options.joints,
+    task=options.task,
+    envs=options.envs,
+    steps=options.steps,
+    seed=options.seed,
+    device=device,
+    backend=options.backend,
   )
+  checks.check_renderer()
+  profile_main(arguments)
 
 
 def _quantile(text: str) -> tuple[str, float]:

@@ -51,6 +51,7 @@ def run(options: argparse.Namespace) -> int:
   plan = _plan(options)
   root = Path(options.output or Path("runs") / Path(options.file).stem)
   check_writable(root)
+  checks.check_renderer()
   if options.dry_run:
     return _dry_run(plan, root)
   with (

@@ -148,6 +148,7 @@ def train(
 
   The run folder appears only when the configs are checked and the environment stands.
   """
+  checks.check_renderer()
   announce_imports(device, backend)
   env_cfg, agent_cfg = build_configs(spec)
   env_cfg.num_threads = threads
