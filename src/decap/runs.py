@@ -38,7 +38,7 @@ RUN_FILE = "params/run.json"
 
 @dataclass(frozen=True)
 class RunSpec:
-  """All that decides the configs of a run."""
+  """All that decides the configs of a run, and the policy that it starts from."""
 
   task: str
   method: str
@@ -53,6 +53,10 @@ class RunSpec:
   """Limits that replace the task's: constraint → number, or group → number."""
   overrides: tuple[str, ...] = ()
   """Command-line tokens such as ``("--env.termination.kappa", "3")``."""
+  init_from: str | None = None
+  """Checkpoint whose networks it starts from; None draws new ones."""
+  init_sha256: str | None = None
+  """Checksum of that file, which may move or be deleted later."""
 
   def to_dict(self) -> dict[str, Any]:
     """Plain data, for JSON files and checkpoints."""

@@ -1,6 +1,7 @@
 """From the command line to a policy: train, continue, export, play."""
 
 import dataclasses
+import hashlib
 import json
 import os
 import shutil
@@ -155,7 +156,10 @@ def test_play_records_a_video(run, part, tmp_path):
 def test_a_shaky_policy_is_a_start_for_another_method(run, tmp_path):
   options = ["--task", "g1-flat", "--method", "lcp", "--num-envs", "4", "--device"]
   options += ["cpu", "--iterations", "1", "--log-root", str(tmp_path)]
-  assert main(["train", *options, "--init-from", str(run), *SMALL]) == 0
+  shutil.copytree(run, tmp_path / "start")
+  start = checkpoint_files.resolve(tmp_path / "start")
+  argv = ["train", *options, "--init-from", str(tmp_path / "start"), *SMALL]
+  assert main(argv) == 0
   (folder,) = (tmp_path / "g1-flat").iterdir()
   new, old = (
     checkpoint.load(checkpoint_files.resolve(f))["actor_state_dict"]["mlp.0.weight"]
@@ -163,6 +167,14 @@ def test_a_shaky_policy_is_a_start_for_another_method(run, tmp_path):
   )
   # One update away from where it started, and far from another initialisation.
   assert 0 < (new - old).abs().max() < 0.05
+  # The run says where it comes from, and goes on without it.
+  spec = load_spec(folder)
+  assert spec.init_from == str(start)
+  assert spec.init_sha256 == hashlib.sha256(start.read_bytes()).hexdigest()
+  shutil.rmtree(tmp_path / "start")
+  options = ["--resume", str(folder), "--iterations", "2", "--device", "cpu"]
+  assert main(["train", *options]) == 0
+  assert load_spec(folder).init_from == str(start)
 
 
 @pytest.mark.slow

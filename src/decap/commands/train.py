@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
+import hashlib
 import io
 import os
 import shutil
@@ -104,7 +105,6 @@ def run(options: argparse.Namespace) -> int:
   )
   folder = run_folder(options.resume) if options.resume else None
   check_writable(folder or options.log_root)
-  init_from = checkpoint_files.resolve(options.init_from) if options.init_from else None
   with checks.explained_memory(device):
     result = train(
       spec,
@@ -115,7 +115,6 @@ def run(options: argparse.Namespace) -> int:
       use_graphs=not options.no_capture,
       folder=folder or default_run_folder(options.log_root, spec, options.run_name),
       resume=checkpoint,
-      init_from=init_from,
     )
   return 0 if result.finished else INTERRUPTED
 
@@ -141,7 +140,6 @@ def train(
   use_graphs: bool = True,
   quiet: bool = False,
   resume: Path | None = None,
-  init_from: Path | None = None,
   on_iteration: OnIteration | None = None,
 ) -> Result:
   """Train as described; `quiet` leaves out mjlab's tables and what to do next.
@@ -158,8 +156,9 @@ def train(
   from decap.export import export_checkpoint
   from decap.rl import checkpoint
 
-  for path in filter(None, (resume, init_from)):
-    checkpoint.load(path)  # A damaged one is better told before the long work.
+  start = resume or (Path(spec.init_from) if spec.init_from else None)
+  if start:
+    checkpoint.load(start)  # A damaged one is better told before the long work.
   print(
     f"Building {env_cfg.scene.num_envs} environments of {spec.task} on {device} …",
     flush=True,
@@ -173,8 +172,8 @@ def train(
     runner.resume(resume)
     write_spec(folder, spec)
   else:
-    if init_from:
-      runner.init_from(init_from)
+    if start:
+      runner.init_from(start)
     create_run_folder(folder, spec, env_cfg, agent_cfg)
   print(
     f"Training {spec.method} on {spec.task}, seed {spec.seed}: {folder}", flush=True
@@ -262,6 +261,7 @@ def _new(options: argparse.Namespace, device: str) -> RunSpec:
   if options.feasibility and not method.feasibility:
     raise UserError(f"Method '{method.name}' does not use --feasibility.")
   check_options(method, options.overrides)
+  start = checkpoint_files.resolve(options.init_from) if options.init_from else None
   return RunSpec(
     task=options.task,
     method=method.name,
@@ -271,6 +271,8 @@ def _new(options: argparse.Namespace, device: str) -> RunSpec:
     feasibility=options.feasibility,
     limits=read_limits(options.limits) if options.limits else {},
     overrides=tuple(options.overrides),
+    init_from=str(start.resolve()) if start else None,
+    init_sha256=hashlib.sha256(start.read_bytes()).hexdigest() if start else None,
   )
 
 
