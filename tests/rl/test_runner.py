@@ -122,6 +122,25 @@ def test_every_method_trains_and_logs_the_same_constraints(method):
   assert expected <= logs[-1].keys()
 
 
+def test_a_finite_horizon_has_no_value_after_it():
+  rewards = {}
+  for finite in (False, True):
+    spec = _spec("whole-body-rl")
+    options = ("--env.is-finite-horizon", str(finite), "--env.episode-length-s", "0.04")
+    runner = _runner(dataclasses.replace(spec, overrides=SMALL + options))
+    with torch.no_grad():
+      runner.rollout_step()
+      runner.rollout_step()  # Two steps are an episode.
+    storage = runner.alg.storage
+    assert storage.dones[:2, 0].tolist() == [0.0, 1.0]
+    rewards[finite] = storage.rewards[:2, 0]
+  value = runner.alg.gamma * storage.values[1, 0]
+  assert value.abs() > 1e-3
+  torch.testing.assert_close(
+    rewards[False] - rewards[True], torch.stack((torch.zeros_like(value), value))
+  )
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("method", [name for name in METHODS if name != "decap"])
 def test_every_method_resumes_bit_for_bit(method, tmp_path):

@@ -150,15 +150,11 @@ class Runner:
     constraints = extras["constraints"]
     # Kept, not copied: a recorded step writes to the same memory every time.
     self._quantities = constraints["quantities"]
-    self.alg.process_env_step(
-      obs,
-      rewards,
-      dones,
-      {
-        "time_outs": time_outs,
-        "constraints": {**constraints, "costs": self._costs(constraints["costs"])},
-      },
-    )
+    seen = {"constraints": {**constraints, "costs": self._costs(constraints["costs"])}}
+    # With a finite horizon nothing comes after a time-out; as in mjlab's wrapper.
+    if not self.env.cfg.is_finite_horizon:
+      seen["time_outs"] = time_outs
+    self.alg.process_env_step(obs, rewards, dones, seen)
     for name, value in obs.items():
       self.obs[name].copy_(value)
     self._age.add_(1.0)
