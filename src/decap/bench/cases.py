@@ -25,6 +25,7 @@ from mjlab.rl import (
   RslRlVecEnvWrapper,
 )
 from mjlab.tasks import registry
+from mjlab.utils.torch import configure_torch_backends
 
 from decap.bench.gpu import BusyMeter, memory_gb
 from decap.envs.constrained_env import ConstrainedEnv, ConstrainedEnvCfg
@@ -71,6 +72,15 @@ class Timing:
   memory_gb: float | None
 
 
+def configure_torch(device: str) -> None:
+  """As mjlab's own training does on a GPU; on a CPU physics has the cores."""
+  if device == "cpu":
+    # Torch's small operations gain nothing from a second one.
+    torch.set_num_threads(1)
+  else:
+    configure_torch_backends()
+
+
 def stock(settings: Settings) -> Timing:
   """The task as mjlab's environment, trained by rsl_rl."""
   env_cfg, agent_cfg = _configs(settings)
@@ -99,10 +109,8 @@ def captured(settings: Settings) -> Timing:
 
 def unconstrained(settings: Settings) -> Timing:
   """The fastest of ours without constraints: none measured, none ends a return."""
-  env_cfg, agent_cfg = _configs(settings)
-  agent_cfg.algorithm.survival = False
-  agent_cfg.algorithm.reward_rule = "raw"
-  with _quiet():
+  env_cfg, agent_cfg = plain_ppo(_spec(settings))
+  with quiet():
     env = ConstrainedEnv(env_cfg, settings.device)
   manager = env.constraint_manager
   nothing = {
@@ -122,7 +130,7 @@ def physics(settings: Settings) -> Timing:
   are those of walking and falling robots rather than of a heap on the ground.
   """
   env_cfg, agent_cfg = _configs(settings)
-  with _quiet():
+  with quiet():
     env = ConstrainedEnv(env_cfg, settings.device)
     env.reset(seed=1)
   steps = agent_cfg.num_steps_per_env
@@ -193,9 +201,20 @@ def rsl_rl_cfg(agent: AgentCfg) -> RslRlOnPolicyRunnerCfg:
   )
 
 
+def plain_ppo(spec: RunSpec) -> tuple[ConstrainedEnvCfg, AgentCfg]:
+  """The task, learnt by PPO: constraints are measured and cost nothing."""
+  env_cfg, agent_cfg = build_configs(spec)
+  agent_cfg.algorithm.survival = False
+  agent_cfg.algorithm.reward_rule = "raw"
+  return env_cfg, agent_cfg
+
+
+def _spec(settings: Settings) -> RunSpec:
+  return RunSpec(task=settings.task, method="decap", num_envs=settings.num_envs)
+
+
 def _configs(settings: Settings) -> tuple[ConstrainedEnvCfg, AgentCfg]:
-  spec = RunSpec(task=settings.task, method="decap", num_envs=settings.num_envs)
-  return build_configs(spec)
+  return build_configs(_spec(settings))
 
 
 def _train_stock(
@@ -236,7 +255,7 @@ def stock_runner(
   # On a CPU both run on our engine: it is the training loops that are compared.
   engine = simulation_backend() if device == "cpu" else contextlib.nullcontext()
   agent_cfg.logger, agent_cfg.upload_model = "tensorboard", False
-  with _quiet(), engine, tempfile.TemporaryDirectory() as folder:
+  with quiet(), engine, tempfile.TemporaryDirectory() as folder:
     env = ManagerBasedRlEnv(env_cfg, device)
     runner = MjlabOnPolicyRunner(
       RslRlVecEnvWrapper(env), dataclasses.asdict(agent_cfg), folder, device
@@ -255,7 +274,7 @@ def stock_runner(
 
 def _train_ours(settings: Settings, use_graphs: bool) -> Timing:
   env_cfg, agent_cfg = _configs(settings)
-  with _quiet():
+  with quiet():
     env = ConstrainedEnv(env_cfg, settings.device)
   return _run(settings, env, agent_cfg, use_graphs)
 
@@ -263,7 +282,7 @@ def _train_ours(settings: Settings, use_graphs: bool) -> Timing:
 def _run(
   settings: Settings, env: ConstrainedEnv, agent_cfg: AgentCfg, use_graphs: bool
 ) -> Timing:
-  with _quiet():
+  with quiet():
     runner = Runner(env, agent_cfg, use_graphs=use_graphs)
     runner._spread_episodes()
     graphs = runner._graphs
@@ -318,5 +337,5 @@ def _as_graph(
     yield capture.Captured(func, stream)
 
 
-def _quiet() -> contextlib.AbstractContextManager[Any]:
+def quiet() -> contextlib.AbstractContextManager[Any]:
   return contextlib.redirect_stdout(io.StringIO())

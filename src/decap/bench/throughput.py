@@ -10,12 +10,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-from mjlab.utils.torch import configure_torch_backends
 from rich.console import Console
 from rich.table import Table
 
-from decap.bench.cases import CASES, Settings, Timing
+from decap.bench.cases import CASES, Settings, Timing, configure_torch
 from decap.bench.gpu import driver_version, is_out_of_memory, release_memory
 from decap.bench.machine import describe_machine
 from decap.errors import UserError
@@ -65,12 +63,7 @@ def bench_throughput(
 
   The JSON file is rewritten after every case, so that what was measured is never lost.
   """
-  if device == "cpu":
-    # Physics has the cores; torch's small operations gain nothing from a second one.
-    torch.set_num_threads(1)
-  else:
-    # As mjlab's own training does.
-    configure_torch_backends()
+  configure_torch(device)
   console = make_console()
   speeds: list[Speed] = []
   for count in num_envs:

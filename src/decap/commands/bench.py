@@ -23,9 +23,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
   add(
     "what",
     nargs="?",
-    choices=("training", "engines"),
+    choices=("training", "engines", "methods", "learning"),
     default="training",
-    help="training loops (default), or the two CPU physics engines",
+    help="speed of training loops (default), of the two CPU physics engines or of all "
+    "methods; or learning curves of our loop and stock's",
   )
   add("--num-envs", type=int, nargs="+", metavar="N", help="numbers of environments")
   add("--task", metavar="NAME", help="task to train (default: g1-flat)")
@@ -33,6 +34,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
   add("--cases", nargs="+", choices=CASES, help="a choice of cases (default: all)")
   add("--seconds", type=float, help="how long a case is measured (default: 2)")
   add("--steps", type=int, metavar="N", help="engines only: steps (default: 20)")
+  add("--iterations", type=int, metavar="N", help="methods and learning only")
+  add("--seeds", type=int, nargs="+", metavar="N", help="learning only (1 2 3)")
   add("--json", metavar="FILE", help="write all numbers and the machine's description")
   add("--from", dest="source", metavar="FILE", help="show stored numbers instead")
   add("--table", metavar="FILE", help="write the table as Markdown")
@@ -46,17 +49,21 @@ def run(options: argparse.Namespace) -> int:
   for path in (options.json, options.table, options.plot):
     if path:
       check_writable(Path(path).parent)
-  return _engines(options) if options.what == "engines" else _training(options)
+  commands = {
+    "training": _training,
+    "engines": _engines,
+    "methods": _methods,
+    "learning": _learning,
+  }
+  return commands[options.what](options)
 
 
 def _training(options: argparse.Namespace) -> int:
-  _refuse(options, "steps")
+  _refuse(options, "steps", "iterations", "seeds")
   if options.source:
     return _stored(options)
   device = checks.check_device(options.device)
-  task = options.task or "g1-flat"
-  if task not in TASKS:
-    raise UserError(f"Unknown task '{task}' (there are {', '.join(TASKS)}).")
+  task = _task(options)
   seconds = 2.0 if options.seconds is None else options.seconds
   if not seconds > 0:
     raise UserError(f"--seconds must be above 0, not {seconds}.")
@@ -102,7 +109,10 @@ def _show(options: argparse.Namespace, speeds: list, task: str, machine: str) ->
 
 
 def _engines(options: argparse.Namespace) -> int:
-  _refuse(options, "task", "cases", "seconds", "table", "plot", "source")
+  _refuse(
+    options,
+    *("task", "cases", "seconds", "table", "plot", "source", "iterations", "seeds"),
+  )
   for count in options.num_envs or ():
     checks.check_num_envs(count, "cpu")
   checks.check_at_least("--steps", options.steps, 1)
@@ -118,10 +128,71 @@ def _engines(options: argparse.Namespace) -> int:
   return 0
 
 
+def _methods(options: argparse.Namespace) -> int:
+  _refuse(options, "cases", "seconds", "table", "plot", "source", "steps", "seeds")
+  checks.check_at_least("--iterations", options.iterations, 1)
+  task, num_envs = _task(options), _one_size(options)
+  device = _device(options)
+  from decap.bench.methods import bench_methods
+
+  bench_methods(
+    num_envs or (64 if device == "cpu" else 2048),
+    device,
+    task=task,
+    iterations=options.iterations or 60,
+    json_path=Path(options.json) if options.json else None,
+  )
+  return 0
+
+
+def _learning(options: argparse.Namespace) -> int:
+  _refuse(options, "cases", "seconds", "table", "steps")
+  checks.check_at_least("--iterations", options.iterations, 1)
+  from decap.bench import learning
+
+  if options.source:
+    curves = learning.read_json(Path(options.source))
+  else:
+    task, num_envs = _task(options), _one_size(options)
+    device = _device(options)
+    curves = learning.bench_learning(
+      num_envs or (64 if device == "cpu" else 1024),
+      device,
+      task=task,
+      seeds=options.seeds or (1, 2, 3),
+      iterations=options.iterations or 150,
+      json_path=Path(options.json) if options.json else None,
+    )
+  print("\n".join(learning.table(curves)))
+  if options.plot:
+    learning.plot(curves, Path(options.plot))
+  return 0
+
+
 def _refuse(options: argparse.Namespace, *names: str) -> None:
   for name in names:
     if getattr(options, name) is not None:
       raise UserError(f"'decap bench {options.what}' takes no --{name}.")
+
+
+def _task(options: argparse.Namespace) -> str:
+  task = options.task or "g1-flat"
+  if task not in TASKS:
+    raise UserError(f"Unknown task '{task}' (there are {', '.join(TASKS)}).")
+  return task
+
+
+def _one_size(options: argparse.Namespace) -> int | None:
+  if options.num_envs and len(options.num_envs) > 1:
+    raise UserError(f"'decap bench {options.what}' takes one number of environments.")
+  return options.num_envs[0] if options.num_envs else None
+
+
+def _device(options: argparse.Namespace) -> str:
+  device = checks.check_device(options.device)
+  print("Loading torch and mjlab …", flush=True)
+  checks.check_torch_device(device)
+  return device
 
 
 def _machine(device: str) -> str:
