@@ -33,8 +33,8 @@ def make_runner(
 def runner():
   """A runner whose graphs are recorded, on their stream."""
   runner = make_runner()
-  assert runner._graphs is not None
-  with runner._graphs.stream():
+  assert runner.graphs is not None
+  with runner.graphs.stream():
     for _ in range(3):
       runner.iterate(Stopwatch())
     yield runner
@@ -57,7 +57,7 @@ def test_a_captured_step_agrees_with_an_eager_one(runner):
   obs = {name: value.clone() for name, value in runner.obs.items()}
   storage = runner.alg.storage
   results = []
-  for step in (runner.rollout_step, runner._graphs._step):
+  for step in (runner.rollout_step, runner.graphs.step):
     runner.env.load_state_dict(saved)
     torch.cuda.set_rng_state(rng)
     for name, value in obs.items():
@@ -77,17 +77,17 @@ def test_a_captured_step_agrees_with_an_eager_one(runner):
 
 @pytest.mark.gpu
 def test_a_captured_update_agrees_with_an_eager_one(runner):
-  _compare_updates(runner, runner._graphs._update)
+  _compare_updates(runner, runner.graphs.update)
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("name", [name for name in METHODS if name != "decap"])
 def test_captured_updates_of_every_method_agree_with_eager_ones(name):
   runner = make_runner(name=name)
-  with runner._graphs.stream():
+  with runner.graphs.stream():
     for _ in range(3):
       runner.iterate(Stopwatch())
-    _compare_updates(runner, runner._graphs._update)
+    _compare_updates(runner, runner.graphs.update)
 
 
 @pytest.mark.parametrize("name", ["lcp", "n-ipo", "ppo-lagrangian"])
@@ -141,13 +141,13 @@ def _tensors(alg) -> list[torch.Tensor]:
 def test_cats_schedule_takes_effect_between_replays():
   runner = make_runner(name="cat")
   largest = []
-  with runner._graphs.stream():
+  with runner.graphs.stream():
     for _ in range(3):
       runner.iterate(Stopwatch())
     for progress in (0.0, 1.0):
       runner._schedule(progress)
       runner.alg.storage.clear()
-      runner._graphs._step()
+      runner.graphs.step()
       largest.append(float(runner.alg.storage.delta[0].max()))
   # Someone is always close to the largest violation.
   assert 0.0 < largest[0] <= 0.0501 < largest[1] <= 0.2501
@@ -157,7 +157,7 @@ def test_cats_schedule_takes_effect_between_replays():
 def test_a_limit_changed_between_replays_takes_effect(runner):
   runner.env.flush_log()
   runner.env.constraint_manager.set_limit("joint_vel/upper", 1e-6)
-  runner._graphs._step()
+  runner.graphs.step()
   assert runner.env.flush_log()["Constraint/joint_vel/upper/violation"] == 1.0
   runner.env.constraint_manager.set_limit("joint_vel/upper", 1.5)
   runner.alg.storage.clear()
@@ -170,7 +170,7 @@ def test_a_command_range_changed_between_replays_takes_effect(runner):
   term.cfg.ranges.lin_vel_x = (3.0, 3.0)
   term.load_ranges()
   term.time_left.zero_()
-  runner._graphs._step()
+  runner.graphs.step()
   moving = ~term.is_standing_env
   assert (term.command[moving, 0] == 3.0).all()
   term.cfg.ranges = ranges
@@ -182,7 +182,7 @@ def test_a_command_range_changed_between_replays_takes_effect(runner):
 def test_a_diverged_environment_is_named_without_a_wait(runner):
   runner.env.not_finite()
   runner.env.sim.data.qvel[7, 3] = float("nan")
-  runner._graphs._step()
+  runner.graphs.step()
   assert runner.env.not_finite()["physics state"] == 7
   assert runner.obs["actor"].isfinite().all()
   runner.alg.storage.clear()
@@ -191,7 +191,7 @@ def test_a_diverged_environment_is_named_without_a_wait(runner):
 @pytest.mark.gpu
 def test_memory_does_not_grow_over_2000_iterations():
   runner = make_runner(16, num_steps=2)
-  with runner._graphs.stream():
+  with runner.graphs.stream():
     for _ in range(5):
       runner.iterate(Stopwatch())
     torch.cuda.synchronize()

@@ -16,7 +16,7 @@ from mjlab.managers import RewardTermCfg
 from decap.commands.train import make_env
 from decap.errors import UserError
 from decap.methods import METHODS, get_method
-from decap.rl import checkpoint_files
+from decap.rl import capture, checkpoint_files
 from decap.rl import runner as runner_module
 from decap.rl.runner import Runner
 from decap.runs import RunSpec, build_configs
@@ -238,14 +238,14 @@ def test_an_existing_policy_keeps_its_normaliser_and_a_new_critic_gets_one(tmp_p
 
   student = _runner(_spec("ppo-lagrangian", iterations=1, num_envs=4))
   student.init_from(checkpoint_files.resolve(tmp_path))
-  student._fit_normalisers()
+  student.fit_normalisers()
   assert torch.equal(student.alg.actor.obs_normalizer.mean, expected)
   counts = [int(net.obs_normalizer.count) for net in student.alg.networks.values()]
   assert counts == [2 * samples, 2 * samples, samples]
 
   # Nothing is new: not even a step is taken.
   steps = student.env.common_step_counter
-  student._fit_normalisers()
+  student.fit_normalisers()
   assert student.env.common_step_counter == steps
 
 
@@ -261,17 +261,17 @@ def test_a_term_that_waits_is_named_and_runs_eagerly(capsys):
   env_cfg, agent_cfg = build_configs(_spec(num_envs=2))
   env_cfg.rewards["height"] = RewardTermCfg(func=height, weight=1.0)
   runner = Runner(make_env(env_cfg, "cpu"), agent_cfg)
-  runner._graphs = runner_module._Graphs(runner)
+  runner.graphs = capture.Graphs(runner)
   runner._run_eagerly_if_a_step_waits()
-  assert runner._graphs is None
+  assert runner.graphs is None
   assert int(runner.alg.storage.step) == 0
   line = height.__code__.co_firstlineno + 2
   assert f"test_runner.py:{line}" in capsys.readouterr().out
 
   runner = _runner(_spec(num_envs=2))
-  runner._graphs = runner_module._Graphs(runner)
+  runner.graphs = capture.Graphs(runner)
   runner._run_eagerly_if_a_step_waits()
-  assert runner._graphs is not None
+  assert runner.graphs is not None
 
 
 def test_a_new_stream_means_new_recordings(monkeypatch):
@@ -282,13 +282,13 @@ def test_a_new_stream_means_new_recordings(monkeypatch):
   def own_stream(sim):
     yield next(streams)
 
-  monkeypatch.setattr(runner_module.capture, "own_stream", own_stream)
-  graphs = runner_module._Graphs(SimpleNamespace(env=SimpleNamespace(sim=None)))  # ty: ignore
+  monkeypatch.setattr(capture, "own_stream", own_stream)
+  graphs = capture.Graphs(SimpleNamespace(env=SimpleNamespace(sim=None)))  # ty: ignore
   for stream in ("first", "second"):
     with graphs.stream():
       assert graphs._stream == stream
-      assert (graphs._step, graphs._update, graphs._warm) == (None, None, False)
-      graphs._step = graphs._update = stream  # ty: ignore
+      assert (graphs.step, graphs.update, graphs._warm) == (None, None, False)
+      graphs.step = graphs.update = stream  # ty: ignore
       graphs._warm = True
 
 

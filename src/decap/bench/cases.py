@@ -284,8 +284,8 @@ def _run(
 ) -> Timing:
   with quiet():
     runner = Runner(env, agent_cfg, use_graphs=use_graphs)
-    runner._spread_episodes()
-    graphs = runner._graphs
+    runner.spread_episodes()
+    graphs = runner.graphs
     if use_graphs and graphs is None and settings.device != "cpu":
       reason = capture.why_not(settings.device, env.waiting_terms)
       raise RuntimeError(f"no capture: {reason}")

@@ -112,7 +112,7 @@ def _measure(name: str, spec: RunSpec, device: str, iterations: int) -> MethodSp
     method=name,
     steps_per_s=statistics.median(rates[min(WARM_UP, iterations - 1) :]),
     relative=1.0,
-    captured=runner._graphs is not None,
+    captured=runner.graphs is not None,
     iterations=len(rates),
     finite=all(math.isfinite(value) for value in last.values()),
   )

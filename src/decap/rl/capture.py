@@ -1,4 +1,4 @@
-"""Records a piece of the training loop as one CUDA graph and replays it.
+"""Records pieces of the training loop as CUDA graphs and replays them.
 
 The code that is recorded is the code that runs eagerly. What a recording needs is
 here: one stream for torch and Warp, Warp's conditional nodes inside torch's capture,
@@ -10,9 +10,12 @@ from __future__ import annotations
 import contextlib
 import gc
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
+
+if TYPE_CHECKING:
+  from decap.rl.runner import Runner
 
 MIN_DRIVER = (12, 4)
 """First CUDA driver with the conditional graph nodes that the solver's loop needs."""
@@ -33,6 +36,58 @@ class Captured:
   def __call__(self) -> None:
     with torch.cuda.stream(self._stream):
       self._graph.replay()
+
+
+class Graphs:
+  """A runner's rollout step and update as CUDA graphs.
+
+  The first iteration runs eagerly: it allocates what the recordings then reuse, such
+  as the optimiser's state. The second one records.
+  """
+
+  def __init__(self, runner: Runner):
+    self._runner = runner
+    self._forget()
+
+  @contextlib.contextmanager
+  def stream(self) -> Iterator[None]:
+    """Everything between the replays must run on their stream too.
+
+    On a new stream everything is recorded anew: memory may have moved meanwhile, such
+    as the optimiser's with a resume.
+    """
+    self._forget()
+    with own_stream(self._runner.env.sim) as self._stream:
+      yield
+
+  def rollout(self) -> None:
+    """All steps of one iteration."""
+    runner, env = self._runner, self._runner.env
+    steps = runner.cfg.num_steps_per_env
+    counters = env.common_step_counter, env._sim_step_counter
+    if self._warm and self.step is None:
+      assert self._stream is not None
+      self.step = Captured(runner.rollout_step, self._stream)
+    step = self.step or torch.no_grad()(runner.rollout_step)
+    for _ in range(steps):
+      step()
+    # Replays do not run the Python that counts.
+    env.common_step_counter = counters[0] + steps
+    env._sim_step_counter = counters[1] + steps * env.cfg.decimation
+
+  def learn(self) -> None:
+    """The update of one iteration."""
+    if self._warm and self.update is None:
+      assert self._stream is not None
+      self.update = Captured(self._runner.learn_from_rollout, self._stream)
+    (self.update or self._runner.learn_from_rollout)()
+    self._warm = True
+
+  def _forget(self) -> None:
+    self._stream: torch.cuda.Stream | None = None
+    self.step: Captured | None = None
+    self.update: Captured | None = None
+    self._warm = False
 
 
 @contextlib.contextmanager

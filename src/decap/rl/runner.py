@@ -8,8 +8,6 @@ loop reads from the device once per iteration, when it logs.
 from __future__ import annotations
 
 import contextlib
-import signal
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +19,7 @@ from decap.rl import capture, checkpoint, checkpoint_files
 from decap.rl.config import AgentCfg, build_algorithm
 from decap.rl.curves import Curves
 from decap.rl.display import Progress, Stopwatch, make_display, violations
+from decap.rl.interrupts import Interrupts
 from decap.testing import waits
 
 KEEP_CHECKPOINTS = 5
@@ -73,9 +72,9 @@ class Runner:
     # Steps that each environment has lived, and sum and number of those that ended.
     self._age = torch.zeros(env.num_envs, device=self.device)
     self._ended = torch.zeros(2, device=self.device)
-    self._graphs: _Graphs | None = None
+    self.graphs: capture.Graphs | None = None
     if use_graphs and self._can_capture():
-      self._graphs = _Graphs(self)
+      self.graphs = capture.Graphs(self)
     self._cost_columns = _cost_columns(env.constraint_manager.cost_names, costs)
     self._cost_index = [
       torch.tensor(columns, device=self.device)
@@ -105,14 +104,14 @@ class Runner:
     The first Ctrl-C (or SIGTERM) saves at the next iteration boundary and returns; a
     second one quits at once.
     """
-    if self._graphs:
+    if self.graphs:
       self._run_eagerly_if_a_step_waits()
     if self.iteration == 0:
-      self._spread_episodes()
-      self._fit_normalisers()
+      self.spread_episodes()
+      self.fit_normalisers()
     total, first = self.cfg.iterations, self.iteration
     watch = Stopwatch(self.device)
-    stream = self._graphs.stream() if self._graphs else contextlib.nullcontext()
+    stream = self.graphs.stream() if self.graphs else contextlib.nullcontext()
     with (
       stream,
       Curves(self.run_dir, self.cfg, self.iteration) as curves,
@@ -166,7 +165,7 @@ class Runner:
     if self._schedule:
       self._schedule(self.iteration / self.cfg.iterations)
     watch.lap()
-    if self._graphs is None:
+    if self.graphs is None:
       with torch.no_grad():
         for _ in range(self.cfg.num_steps_per_env):
           self.rollout_step()
@@ -174,10 +173,10 @@ class Runner:
       self.alg.begin_update()
       self.learn_from_rollout()
     else:
-      self._graphs.rollout()
+      self.graphs.rollout()
       collected = watch.lap()
       self.alg.begin_update()
-      self._graphs.learn()
+      self.graphs.learn()
     self.env.between_iterations()
     log = self.env.flush_log()
     self._correct_episode_length(log)
@@ -196,6 +195,27 @@ class Runner:
     """
     self.alg.compute_returns(self.obs)
     self._losses = self.alg.learn()
+
+  def spread_episodes(self) -> None:
+    """Start the environments at random ages, so that they do not time out together."""
+    length = self.env.episode_length_buf
+    length.copy_(torch.randint_like(length, high=int(self.env.max_episode_length)))
+
+  def fit_normalisers(self) -> None:
+    """One rollout that trains nothing but new normalisers.
+
+    They start as the identity; were the first update made with that, fitting them
+    after it would make another policy of what it learnt. Those of an existing policy
+    are part of it and stay.
+    """
+    new = [net for net in self.alg.networks.values() if net.normaliser_is_new]
+    if not new:
+      return
+    with torch.no_grad():
+      for _ in range(self.cfg.num_steps_per_env):
+        self.rollout_step()
+      self.alg.fit_normalisers(new)
+    self.env.flush_log()
 
   # Checkpoints.
 
@@ -281,13 +301,8 @@ class Runner:
       found = waits(self.rollout_step)
     self.alg.storage.clear()
     if found:
-      self._graphs = None
+      self.graphs = None
       print(f"Training runs without CUDA graphs: a step waits for {found[0]}.")
-
-  def _spread_episodes(self) -> None:
-    """Start the environments at random ages, so that they do not time out together."""
-    length = self.env.episode_length_buf
-    length.copy_(torch.randint_like(length, high=int(self.env.max_episode_length)))
 
   def _correct_episode_length(self, log: dict[str, float]) -> None:
     """The environment's own figure counts the random age that episodes started with."""
@@ -296,22 +311,6 @@ class Runner:
     log.pop("Train/episode_length", None)
     if count:
       log["Train/episode_length"] = total / count
-
-  def _fit_normalisers(self) -> None:
-    """One rollout that trains nothing but new normalisers.
-
-    They start as the identity; were the first update made with that, fitting them
-    after it would make another policy of what it learnt. Those of an existing policy
-    are part of it and stay.
-    """
-    new = [net for net in self.alg.networks.values() if net.normaliser_is_new]
-    if not new:
-      return
-    with torch.no_grad():
-      for _ in range(self.cfg.num_steps_per_env):
-        self.rollout_step()
-      self.alg.fit_normalisers(new)
-    self.env.flush_log()
 
   def _infeasible_limits(self, log: dict[str, float]) -> list[str]:
     """Warnings about limits that no step has respected for long, once each."""
@@ -351,85 +350,12 @@ class Runner:
           "some contacts were dropped; raise env.sim.njmax or env.sim.nconmax."
         )
 
-  def _interrupts(self, display) -> _Interrupts:
+  def _interrupts(self, display) -> Interrupts:
     def stop() -> None:
       self._stop = True
       display.message("Stopping after this iteration; Ctrl-C again quits at once.")
 
-    return _Interrupts(stop)
-
-
-class _Graphs:
-  """A runner's rollout step and update as CUDA graphs.
-
-  The first iteration runs eagerly: it allocates what the recordings then reuse, such
-  as the optimiser's state. The second one records.
-  """
-
-  def __init__(self, runner: Runner):
-    self._runner = runner
-    self._forget()
-
-  @contextlib.contextmanager
-  def stream(self) -> Iterator[None]:
-    """Everything between the replays must run on their stream too.
-
-    On a new stream everything is recorded anew: memory may have moved meanwhile, such
-    as the optimiser's with a resume.
-    """
-    self._forget()
-    with capture.own_stream(self._runner.env.sim) as self._stream:
-      yield
-
-  def rollout(self) -> None:
-    runner, env = self._runner, self._runner.env
-    steps = runner.cfg.num_steps_per_env
-    counters = env.common_step_counter, env._sim_step_counter
-    if self._warm and self._step is None:
-      assert self._stream is not None
-      self._step = capture.Captured(runner.rollout_step, self._stream)
-    step = self._step or torch.no_grad()(runner.rollout_step)
-    for _ in range(steps):
-      step()
-    # Replays do not run the Python that counts.
-    env.common_step_counter = counters[0] + steps
-    env._sim_step_counter = counters[1] + steps * env.cfg.decimation
-
-  def learn(self) -> None:
-    if self._warm and self._update is None:
-      assert self._stream is not None
-      self._update = capture.Captured(self._runner.learn_from_rollout, self._stream)
-    (self._update or self._runner.learn_from_rollout)()
-    self._warm = True
-
-  def _forget(self) -> None:
-    self._stream: torch.cuda.Stream | None = None
-    self._step: capture.Captured | None = None
-    self._update: capture.Captured | None = None
-    self._warm = False
-
-
-class _Interrupts:
-  """First SIGINT or SIGTERM calls `stop`; a second SIGINT is a KeyboardInterrupt."""
-
-  def __init__(self, stop: Callable[[], None]):
-    self._call = stop
-    self._old: dict[int, Any] = {}
-
-  def __enter__(self) -> _Interrupts:
-    # Python lets only the main thread set handlers.
-    if threading.current_thread() is threading.main_thread():
-      for number in (signal.SIGINT, signal.SIGTERM):
-        self._old[number] = signal.signal(number, self._handle)
-    return self
-
-  def __exit__(self, *_) -> None:
-    for number, handler in self._old.items():
-      signal.signal(number, handler)
-
-  def _handle(self, number: int, frame: Any) -> None:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    self._call()
+    return Interrupts(stop)
 
 
 def action_names(env: Any) -> tuple[str, ...]:
