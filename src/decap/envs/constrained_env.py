@@ -28,6 +28,7 @@ from decap.envs import state
 from decap.envs.constraint_manager import ConstraintManager, ConstraintTermCfg
 from decap.envs.device_log import DeviceLog
 from decap.envs.masked_reset import MaskedReset, computes_controls, remembers
+from decap.envs.observation_manager import JoinedObservationManager
 from decap.envs.reward_manager import StackedRewardManager
 from decap.sim.backend import simulation_backend
 
@@ -128,6 +129,7 @@ class ConstrainedEnv(ManagerBasedRlEnv):
 
     substitute_terms(self.cfg)
     super().load_managers()
+    self.observation_manager.__class__ = JoinedObservationManager
     self.reward_manager = StackedRewardManager.take_over(self.reward_manager)
     self.constraint_manager = ConstraintManager(
       self.cfg.constraints,
@@ -162,6 +164,7 @@ class ConstrainedEnv(ManagerBasedRlEnv):
     self.metrics_manager.compute()
     self._log_extras()
     self.extras["constraints"] = self.constraint_manager.compute()
+    self.step_cache = None  # Events and resets write the state.
     self._masked_reset.apply_events(self.step_dt)
     self._masked_reset.reset(self.reset_buf)
     # Actuators that remember must not take this for another substep of commands; mjlab
@@ -261,7 +264,7 @@ class ConstrainedEnv(ManagerBasedRlEnv):
     self, env_ids: torch.Tensor | None = None
   ) -> None:
     """Of all environments; a partial reset advances nothing beyond ``env_ids``."""
-    # Resets and pushes changed what terms and sensors remember from the rewards.
+    # Resets and pushes changed what sensors remember from the rewards.
     self.step_cache = {}
     for sensor in self.scene.sensors.values():
       sensor._invalidate_cache()

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
   from mjlab.envs import ManagerBasedRlEnv
 
 F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
 
 
 def masked(func: F) -> F:
@@ -28,16 +29,21 @@ def is_masked(func: Any) -> bool:
   return getattr(func, "masked", False)
 
 
+def kept(env: ManagerBasedRlEnv, key: Any, make: Callable[[], T]) -> T:
+  """What never changes, made on the first call and kept by the environment."""
+  cache: dict[Any, T] = env.__dict__.setdefault("_constants", {})
+  if key not in cache:
+    cache[key] = make()
+  return cache[key]
+
+
 def constant(env: ManagerBasedRlEnv, key: Any, values: Any) -> torch.Tensor:
-  """A device tensor of ``values``, made on the first call and kept by the environment.
+  """A device tensor of ``values``.
 
   Creating a tensor from host values waits for the device; a term must not do it at
   every step.
   """
-  cache: dict[Any, torch.Tensor] = env.__dict__.setdefault("_constants", {})
-  if key not in cache:
-    cache[key] = torch.as_tensor(values, device=env.device)
-  return cache[key]
+  return kept(env, key, lambda: torch.as_tensor(values, device=env.device))
 
 
 def write_where(
@@ -45,7 +51,18 @@ def write_where(
 ) -> None:
   """target[mask] = values[mask], without indices. mask [B], target [B, …]."""
   if mask is None:
-    target[:] = values
+    target.copy_(values)
   else:
     shaped = mask.view(-1, *(1,) * (target.dim() - 1))
-    target[:] = torch.where(shaped, values, target[:])
+    torch.where(shaped, values, target, out=target)
+
+
+def redraw_where(
+  target: torch.Tensor, mask: torch.Tensor, bounds: tuple[float, float]
+) -> None:
+  """Uniform values between the bounds where the mask says. mask, target [B]"""
+  low, high = bounds
+  if low == high:
+    target.masked_fill_(mask, low)
+  else:
+    write_where(target, mask, torch.empty_like(target).uniform_(low, high))

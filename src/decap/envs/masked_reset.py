@@ -15,13 +15,13 @@ import torch
 from mjlab.actuator.actuator import Actuator
 from mjlab.entity import Entity
 from mjlab.envs.mdp.actions.actions import BaseAction
-from mjlab.managers.event_manager import RecomputeLevel
+from mjlab.managers.event_manager import EventTermCfg, RecomputeLevel
 from mjlab.managers.manager_base import ManagerTermBase
 from mjlab.sensor import ContactSensor
 from mjlab.sensor.sensor import Sensor
 from mjlab.utils.noise.noise_model import NoiseModel
 
-from decap.envs.masked import is_masked, write_where
+from decap.envs.masked import is_masked, redraw_where
 
 if TYPE_CHECKING:
   from decap.envs.constrained_env import ConstrainedEnv
@@ -64,9 +64,7 @@ class MaskedReset:
     for term, time_left in zip(terms, manager._interval_term_time_left, strict=True):
       time_left -= dt
       due = time_left < 1e-6
-      time_left.copy_(
-        torch.where(due, _uniform(time_left, term.interval_range_s), time_left)
-      )
+      redraw_where(time_left, due, _interval(term))
       # A timer that all environments share has one element, and lives on the host.
       due = due.to(self._env.device).expand(self._env.num_envs)
       self._ids = None
@@ -176,7 +174,7 @@ class MaskedReset:
       sensor._invalidate_cache()
       if isinstance(sensor, ContactSensor):
         for buffer in _contact_buffers(sensor):
-          write_where(buffer, mask, torch.zeros_like(buffer))
+          buffer.masked_fill_(mask.view(-1, *(1,) * (buffer.dim() - 1)), 0)
 
   def _reset_events(self, mask: torch.Tensor) -> None:
     manager = self._env.event_manager
@@ -193,7 +191,7 @@ class MaskedReset:
       strict=True,
     ):
       if not term.is_global_time:
-        write_where(time_left, mask, _uniform(time_left, term.interval_range_s))
+        redraw_where(time_left, mask, _interval(term))
 
   def _rested(self, index: int, mask: torch.Tensor) -> torch.Tensor:
     """Where a reset event has rested for long enough to run again. # [B]"""
@@ -347,9 +345,9 @@ def _contact_buffers(sensor: ContactSensor) -> list[torch.Tensor]:
   return buffers
 
 
-def _uniform(like: torch.Tensor, bounds: tuple[float, float] | None) -> torch.Tensor:
-  assert bounds is not None
-  return torch.rand_like(like) * (bounds[1] - bounds[0]) + bounds[0]
+def _interval(term: EventTermCfg) -> tuple[float, float]:
+  assert term.interval_range_s is not None
+  return term.interval_range_s
 
 
 def _masked_method(term: Any) -> Callable:

@@ -159,17 +159,17 @@ def _observations() -> dict[str, ObservationGroupCfg]:
       noise=noise(0.2),
     ),
     "projected_gravity": ObservationTermCfg(
-      func=mjlab_mdp.projected_gravity, noise=noise(0.05)
+      func=mdp.projected_gravity, noise=noise(0.05)
     ),
     "command": ObservationTermCfg(
       func=mjlab_mdp.generated_commands, params={"command_name": "twist"}
     ),
-    "joint_pos": ObservationTermCfg(func=mjlab_mdp.joint_pos_rel, noise=noise(0.01)),
-    "joint_vel": ObservationTermCfg(func=mjlab_mdp.joint_vel_rel, noise=noise(1.5)),
+    "joint_pos": ObservationTermCfg(func=mdp.joint_pos_rel, noise=noise(0.01)),
+    "joint_vel": ObservationTermCfg(func=mdp.joint_vel_rel, noise=noise(1.5)),
     "actions": ObservationTermCfg(func=mjlab_mdp.last_action),
   }
   critic = {
-    "base_lin_vel": ObservationTermCfg(func=mjlab_mdp.base_lin_vel),
+    "base_lin_vel": ObservationTermCfg(func=mdp.base_lin_vel),
     **{name: replace(term, noise=None) for name, term in actor.items()},
   }
   return {
@@ -222,8 +222,8 @@ def _rewards() -> dict[str, RewardTermCfg]:
     ),
     # From the environment that the paper's tables match.
     "alive": RewardTermCfg(func=mjlab_mdp.is_alive, weight=0.15),
-    "orientation": RewardTermCfg(func=mjlab_mdp.flat_orientation_l2, weight=-5.0),
-    "joint_limits": RewardTermCfg(func=mjlab_mdp.joint_pos_limits, weight=-5.0),
+    "orientation": RewardTermCfg(func=mdp.flat_orientation, weight=-5.0),
+    "joint_limits": RewardTermCfg(func=mdp.joint_pos_limits, weight=-5.0),
     "arm_deviation": RewardTermCfg(
       func=mdp.joint_deviation,
       weight=-0.1,
@@ -252,9 +252,7 @@ def _rewards() -> dict[str, RewardTermCfg]:
 def _terminations() -> dict[str, TerminationTermCfg]:
   return {
     "time_out": TerminationTermCfg(func=mjlab_mdp.time_out, time_out=True),
-    "tilted": TerminationTermCfg(
-      func=mjlab_mdp.bad_orientation, params={"limit_angle": 0.8}
-    ),
+    "tilted": TerminationTermCfg(func=mdp.bad_orientation, params={"limit_angle": 0.8}),
     "fell": TerminationTermCfg(func=mdp.base_below, params={"minimum_m": 0.2}),
   }
 

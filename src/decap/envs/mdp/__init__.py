@@ -1,6 +1,7 @@
 """Terms of environments: rewards, terminations, events, commands, constraints.
 
-What mjlab has in the same form is not repeated here: ``from mjlab.envs import mdp``.
+What mjlab has in the same form is repeated here only where it costs many kernels; for
+the rest: ``from mjlab.envs import mdp``.
 """
 
 from decap.envs.mdp.commands import (
@@ -29,19 +30,27 @@ from decap.envs.mdp.events import (
   reset_root_state_uniform,
   reset_scene_to_default,
 )
+from decap.envs.mdp.observations import (
+  base_lin_vel,
+  joint_pos_rel,
+  joint_vel_rel,
+  projected_gravity,
+)
 from decap.envs.mdp.rewards import (
   base_height,
+  flat_orientation,
   foot_clearance,
   foot_slide,
   gait,
   joint_deviation,
+  joint_pos_limits,
   roll_pitch_rate,
   track_velocity_xy,
   track_velocity_yaw,
   undesired_contacts,
   vertical_velocity,
 )
-from decap.envs.mdp.terminations import base_below
+from decap.envs.mdp.terminations import bad_orientation, base_below
 from decap.envs.mdp.terrain import terrain_height
 
 __all__ = [
@@ -52,19 +61,26 @@ __all__ = [
   "VelocityCommand",
   "action_rate",
   "add_body_mass",
+  "bad_orientation",
   "base_below",
   "base_height",
+  "base_lin_vel",
   "command_ranges",
   "contact_force",
+  "flat_orientation",
   "foot_clearance",
   "foot_slide",
   "gait",
   "joint_acc",
   "joint_acc_control",
-  "joint_qacc",
   "joint_deviation",
+  "joint_pos_limits",
+  "joint_pos_rel",
+  "joint_qacc",
   "joint_torque",
   "joint_vel",
+  "joint_vel_rel",
+  "projected_gravity",
   "push_by_setting_velocity",
   "randomize_terrain",
   "reset_joints_by_offset",

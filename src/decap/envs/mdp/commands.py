@@ -16,8 +16,13 @@ from mjlab.tasks.velocity.mdp.velocity_command import (
 )
 from mjlab.utils.lab_api.math import quat_apply, wrap_to_pi
 
-from decap.envs.masked import write_where
-from decap.envs.mdp.kinematics import root_velocity_yaw
+from decap.envs.masked import redraw_where, write_where
+from decap.envs.mdp.kinematics import (
+  root_qpos,
+  root_qvel,
+  root_velocity_b,
+  root_velocity_yaw,
+)
 
 if TYPE_CHECKING:
   from mjlab.envs import ManagerBasedRlEnv
@@ -30,8 +35,7 @@ class MaskedCommandTerm(CommandTerm):
 
   def resample(self, mask: torch.Tensor) -> None:
     """New commands and full timers for the masked environments [B]."""
-    low, high = self.cfg.resampling_time_range
-    write_where(self.time_left, mask, _uniform(self.time_left, low, high))
+    redraw_where(self.time_left, mask, self.cfg.resampling_time_range)
     self._sample(mask)
     self.command_counter += mask
 
@@ -79,27 +83,30 @@ class VelocityCommand(UniformVelocityCommand, MaskedCommandTerm):
     super().reset_masked(mask)
     self._steps.masked_fill_(mask, 0.0)
     if self.cfg.init_velocity_prob > 0.0:
-      self._start_moving(mask & self._chance(self.cfg.init_velocity_prob))
+      chance = torch.rand(self.num_envs, device=self.device)
+      self._start_moving(mask & (chance < self.cfg.init_velocity_prob))
 
   # Private methods.
 
   def _sample(self, mask: torch.Tensor) -> None:
+    draw = torch.rand(self.num_envs, 8, device=self.device)
     low, high = self.ranges
-    draw = torch.rand(self.num_envs, 4, device=self.device) * (high - low) + low
-    velocity, heading = draw[:, :3], draw[:, 3]
+    drawn = torch.lerp(low, high, draw[:, :4])
+    velocity, heading = drawn[:, :3], drawn[:, 3]
+    standing, headed, fixed, ahead = draw[:, 4:].unbind(1)
     cfg = self.cfg
     if cfg.heading_command:
       write_where(self.heading_target, mask, heading)
-      write_where(self.is_heading_env, mask, self._chance(cfg.rel_heading_envs))
-    write_where(self.is_standing_env, mask, self._chance(cfg.rel_standing_envs))
+      write_where(self.is_heading_env, mask, headed < cfg.rel_heading_envs)
+    write_where(self.is_standing_env, mask, standing < cfg.rel_standing_envs)
     if cfg.rel_world_envs > 0.0:
-      write_where(self.is_world_env, mask, self._chance(cfg.rel_world_envs))
+      write_where(self.is_world_env, mask, fixed < cfg.rel_world_envs)
       write_where(self.vel_command_w, mask, velocity)
     if cfg.rel_forward_envs > 0.0:
-      write_where(self.is_forward_env, mask, self._chance(cfg.rel_forward_envs))
-      ahead = torch.zeros_like(velocity)
-      ahead[:, 0] = velocity[:, 0].abs().clamp(min=0.3)
-      velocity = torch.where(self.is_forward_env.unsqueeze(1), ahead, velocity)
+      write_where(self.is_forward_env, mask, ahead < cfg.rel_forward_envs)
+      forward = torch.zeros_like(velocity)
+      forward[:, 0] = velocity[:, 0].abs().clamp(min=0.3)
+      velocity = torch.where(self.is_forward_env.unsqueeze(1), forward, velocity)
     write_where(self.vel_command_b, mask, velocity)
 
   def _update_command(self, env_ids: torch.Tensor | None = None) -> None:
@@ -122,33 +129,21 @@ class VelocityCommand(UniformVelocityCommand, MaskedCommandTerm):
   def _update_metrics(self) -> None:
     """Mean tracking errors of the episode so far; planar ones in the yaw frame."""
     self._steps += 1.0
-    error = self.vel_command_b[:, :2] - root_velocity_yaw(self.robot)
-    yaw = self.vel_command_b[:, 2] - self.robot.data.root_link_ang_vel_b[:, 2]
-    for name, value in (
-      ("error_vel_xy", error.norm(dim=-1)),
-      ("error_vel_yaw", yaw.abs()),
-    ):
-      self.metrics[name] += (value - self.metrics[name]) / self._steps
+    share = self._steps.reciprocal()
+    xy = self.vel_command_b[:, :2] - root_velocity_yaw(self._env, self.robot)
+    yaw = self.vel_command_b[:, 2] - root_velocity_b(self._env, self.robot)[:, 5]
+    self.metrics["error_vel_xy"].lerp_(xy.norm(dim=-1), share)
+    self.metrics["error_vel_yaw"].lerp_(yaw.abs(), share)
 
   def _start_moving(self, mask: torch.Tensor) -> None:
     """Gives the masked robots the velocity that they are commanded to have."""
-    data, indexing = self.robot.data.data, self.robot.indexing
-    quat = data.qpos[:, indexing.free_joint_q_adr[3:7]]
+    quat = root_qpos(self._env, self.robot)[:, 3:]
     zero = torch.zeros_like(self.vel_command_b[:, :1])
     planar_b = torch.cat((self.vel_command_b[:, :2], zero), -1)
     angular_b = torch.cat((zero, zero, self.vel_command_b[:, 2:]), -1)
     qvel = torch.cat((quat_apply(quat, planar_b), angular_b), -1)
-    columns = indexing.free_joint_v_adr.long()
-    qvel = torch.where(mask.unsqueeze(1), qvel, data.qvel[:, columns])
-    data.qvel.index_copy_(1, columns, qvel)
-
-  def _chance(self, probability: float) -> torch.Tensor:
-    return torch.rand(self.num_envs, device=self.device) < probability
+    write_where(root_qvel(self._env, self.robot), mask, qvel)
 
 
 MASKED_COMMANDS: dict[type, Any] = {UniformVelocityCommandCfg: VelocityCommand}
 """Config of mjlab's term → our term for the same config."""
-
-
-def _uniform(like: torch.Tensor, low: float, high: float) -> torch.Tensor:
-  return torch.rand_like(like) * (high - low) + low

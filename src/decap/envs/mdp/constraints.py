@@ -11,6 +11,8 @@ import torch
 from mjlab.managers.scene_entity_config import SceneEntityCfg
 
 from decap.constraints import quantities
+from decap.envs.masked import kept
+from decap.envs.mdp.kinematics import joint_dofs, up_b
 
 if TYPE_CHECKING:
   from mjlab.entity import Entity
@@ -44,14 +46,18 @@ def action_rate(
   scale, dt = (1.0, 1.0) if raw else (term.scale, env.step_dt)
   rate = quantities.action_rate(action, before, scale, dt)
   joints = env.scene[asset_cfg.name].num_joints
+  driven = kept(env, ("driven", action_name), lambda: term.target_ids.tolist())
+  if driven == list(range(joints)):
+    return rate
   return rate.new_zeros(env.num_envs, joints).index_copy_(1, term.target_ids, rate)
 
 
 def joint_acc(env: ConstrainedEnv, asset_cfg: SceneEntityCfg = _ROBOT) -> torch.Tensor:
   """Joint acceleration over the last physics substep. # [B, J]"""
   asset: Entity = env.scene[asset_cfg.name]
-  before = env.sim.qvel_prev[:, asset.indexing.joint_v_adr]
-  return quantities.joint_acceleration(asset.data.joint_vel, before, env.physics_dt)
+  velocity = joint_dofs(env, asset, asset.data.data.qvel)
+  before = joint_dofs(env, asset, env.sim.qvel_prev)
+  return quantities.joint_acceleration(velocity, before, env.physics_dt)
 
 
 def joint_qacc(env: ConstrainedEnv, asset_cfg: SceneEntityCfg = _ROBOT) -> torch.Tensor:
@@ -88,19 +94,19 @@ def joint_torque(
 ) -> torch.Tensor:
   """Torque of the actuators at the joints. # [B, J]"""
   asset: Entity = env.scene[asset_cfg.name]
-  return quantities.joint_torque(asset.data.qfrc_actuator)
+  return quantities.joint_torque(joint_dofs(env, asset, asset.data.data.qfrc_actuator))
 
 
 def joint_vel(env: ConstrainedEnv, asset_cfg: SceneEntityCfg = _ROBOT) -> torch.Tensor:
   """Joint speed. # [B, J]"""
   asset: Entity = env.scene[asset_cfg.name]
-  return quantities.joint_velocity(asset.data.joint_vel)
+  return quantities.joint_velocity(joint_dofs(env, asset, asset.data.data.qvel))
 
 
 def tilt(env: ConstrainedEnv, asset_cfg: SceneEntityCfg = _ROBOT) -> torch.Tensor:
   """Angle between the root's z axis and the vertical, in rad. # [B]"""
   asset: Entity = env.scene[asset_cfg.name]
-  return torch.acos((-asset.data.projected_gravity_b[:, 2]).clamp(-1.0, 1.0))
+  return torch.acos(up_b(asset)[:, 2].clamp(-1.0, 1.0))
 
 
 def contact_force(env: ConstrainedEnv, sensor_name: str) -> torch.Tensor:

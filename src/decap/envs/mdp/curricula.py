@@ -11,7 +11,7 @@ from mjlab.tasks.velocity.mdp import curriculums as stock
 
 from decap.envs.masked import masked, write_where
 from decap.envs.mdp.commands import VelocityCommand
-from decap.envs.mdp.kinematics import get_command
+from decap.envs.mdp.kinematics import get_command, root_position_w
 
 if TYPE_CHECKING:
   from mjlab.entity import Entity
@@ -38,7 +38,7 @@ def terrain_levels(
   generator = terrain.cfg.terrain_generator
   assert generator is not None
   origins = terrain.env_origins
-  distance = (asset.data.root_link_pos_w - origins)[:, :2].norm(dim=1)
+  distance = (root_position_w(asset) - origins)[:, :2].norm(dim=1)
   command = get_command(env, command_name)[:, :2].norm(dim=1)
   up = distance > generator.size[0] / 2
   down = (distance < command * env.max_episode_length_s * 0.5) & ~up

@@ -15,14 +15,18 @@ from mjlab.entity import Entity
 from mjlab.envs.mdp import events as stock
 from mjlab.managers.event_manager import RecomputeLevel, requires_model_fields
 from mjlab.managers.scene_entity_config import SceneEntityCfg
-from mjlab.utils.lab_api.math import (
-  quat_apply_inverse,
-  quat_from_euler_xyz,
-  quat_mul,
-)
+from mjlab.utils.lab_api.math import quat_from_euler_xyz, quat_mul
 
 from decap.envs.masked import constant, masked, write_where
-from decap.envs.mdp.kinematics import on_device
+from decap.envs.mdp.kinematics import (
+  Ids,
+  columns,
+  on_device,
+  root_qpos,
+  root_qvel,
+  root_velocity_w,
+  rotate_to_body,
+)
 from decap.envs.mdp.terrain import terrain_height
 
 if TYPE_CHECKING:
@@ -53,10 +57,13 @@ def reset_scene_to_default(env: ManagerBasedRlEnv, selection: Selection) -> None
     if not entity.is_fixed_base or entity.is_mocap:
       state = entity.data.default_root_state.clone()  # [B, 13]
       state[:, :3] += env.scene.env_origins
-      _write_root(entity, mask, state[:, :7], state[:, 7:])
+      pose, qvel = state[:, :7], state[:, 7:]
+      if not entity.is_fixed_base:
+        qvel = _free_velocity(pose[:, 3:], qvel)
+      _write_root(env, entity, mask, pose, qvel)
     if entity.is_articulated:
       data = entity.data
-      _write_joints(entity, mask, data.default_joint_pos, data.default_joint_vel)
+      _write_joints(env, entity, mask, data.default_joint_pos, data.default_joint_vel)
 
 
 @masked
@@ -69,8 +76,8 @@ def reset_root_state_uniform(
 ) -> None:
   """Default root state plus uniform offsets of pose and velocity."""
   asset: Entity = env.scene[asset_cfg.name]
-  pose, velocity = _sample_root(env, asset, pose_range, velocity_range)
-  _write_root(asset, _as_mask(env, selection), pose, velocity)
+  pose, qvel = _sample_root(env, asset, pose_range, velocity_range)
+  _write_root(env, asset, _as_mask(env, selection), pose, qvel)
 
 
 @masked
@@ -87,12 +94,12 @@ def reset_root_on_terrain(
   be centimetres below the surface where the offset puts it.
   """
   asset: Entity = env.scene[asset_cfg.name]
-  pose, velocity = _sample_root(env, asset, pose_range, velocity_range)
+  pose, qvel = _sample_root(env, asset, pose_range, velocity_range)
   axis = (-_FOOTPRINT_M, 0.0, _FOOTPRINT_M)
   square = constant(env, "footprint", [(x, y) for x in axis for y in axis])  # [9, 2]
   ground = terrain_height(env, pose[:, None, :2] + square).amax(1)  # [B]
   pose[:, 2] += ground - env.scene.env_origins[:, 2]
-  _write_root(asset, _as_mask(env, selection), pose, velocity)
+  _write_root(env, asset, _as_mask(env, selection), pose, qvel)
 
 
 @masked
@@ -110,7 +117,8 @@ def reset_joints_by_offset(
   limits = data.soft_joint_pos_limits[:, ids]
   position = position.clamp(limits[..., 0], limits[..., 1])
   velocity = _offset(data.default_joint_vel[:, ids], velocity_range)
-  _write_joints(asset, _as_mask(env, selection), position, velocity, ids)
+  mask = _as_mask(env, selection)
+  _write_joints(env, asset, mask, position, velocity, asset_cfg.joint_ids)
 
 
 @masked
@@ -122,8 +130,10 @@ def push_by_setting_velocity(
 ) -> None:
   """Adds a uniform velocity to the root: an instantaneous push."""
   asset: Entity = env.scene[asset_cfg.name]
-  velocity = asset.data.root_link_vel_w + _sample_ranges(env, velocity_range)
-  _write_root_velocity(asset, _as_mask(env, selection), velocity)
+  velocity = root_velocity_w(env, asset).flatten(1)  # [B, 6]
+  velocity = velocity + _sample_ranges(env, velocity_range)
+  qvel = _free_velocity(root_qpos(env, asset)[:, 3:], velocity)
+  write_where(root_qvel(env, asset), _as_mask(env, selection), qvel)
 
 
 ##
@@ -195,7 +205,7 @@ def _sample_ranges(env: ManagerBasedRlEnv, ranges: Ranges | None) -> torch.Tenso
   """Uniform [x, y, z, roll, pitch, yaw] of all environments. # [B, 6]"""
   bounds = tuple((ranges or {}).get(axis, (0.0, 0.0)) for axis in _AXES)
   low, high = constant(env, ("ranges", bounds), bounds).unbind(1)
-  return torch.rand(env.num_envs, 6, device=env.device) * (high - low) + low
+  return torch.lerp(low, high, torch.rand(env.num_envs, 6, device=env.device))
 
 
 def _sample_root(
@@ -204,30 +214,40 @@ def _sample_root(
   pose_range: Ranges,
   velocity_range: Ranges | None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-  """Root pose [B, 7] and world-frame velocity [B, 6] around the default state."""
+  """Pose [B, 7] and velocity [B, 6] of the free joint around the default state."""
   state, offset = asset.data.default_root_state, _sample_ranges(env, pose_range)
   position = state[:, :3] + offset[:, :3] + env.scene.env_origins
   if {"roll", "pitch"} & set(pose_range):
     turn = quat_from_euler_xyz(offset[:, 3], offset[:, 4], offset[:, 5])
     orientation = quat_mul(state[:, 3:7], turn)
   else:
-    orientation = _turned(state[:, 3:7], offset[:, 5:])
-  velocity = state[:, 7:13]
+    orientation = _turned(env, state[:, 3:7], offset[:, 5:])
+  pose = torch.cat((position, orientation), -1)
+  velocity, start = state[:, 7:13], asset.cfg.init_state
   if velocity_range:
     velocity = velocity + _sample_ranges(env, velocity_range)
-  return torch.cat((position, orientation), -1), velocity
+  elif not any((*start.lin_vel, *start.ang_vel)):
+    return pose, velocity  # At rest in every frame.
+  return pose, _free_velocity(orientation, velocity)
 
 
-def _turned(quat: torch.Tensor, yaw: torch.Tensor) -> torch.Tensor:
+def _turned(
+  env: ManagerBasedRlEnv, quat: torch.Tensor, yaw: torch.Tensor
+) -> torch.Tensor:
   """Product of ``quat`` [B, 4] and a turn about z by ``yaw`` [B, 1], in few kernels."""
-  half = 0.5 * yaw
   # (w, x, y, z) k = (−z, y, −x, w) for the quaternion unit k.
-  w, x, y, z = quat.split(1, -1)
-  return quat * half.cos() + torch.cat((-z, y, -x, w), -1) * half.sin()
+  half = yaw * constant(env, "signs of half a turn", (-0.5, 0.5, -0.5, 0.5))
+  return torch.addcmul(quat * half.cos(), quat.flip(-1), half.sin())
+
+
+def _free_velocity(quat: torch.Tensor, velocity_w: torch.Tensor) -> torch.Tensor:
+  """qvel of a free joint, whose angular velocity is in the body. # [B, 6]"""
+  angular_b = rotate_to_body(quat, velocity_w[:, 3:])
+  return torch.cat((velocity_w[:, :3], angular_b), -1)
 
 
 def _offset(value: torch.Tensor, bounds: tuple[float, float]) -> torch.Tensor:
-  return value + torch.rand_like(value) * (bounds[1] - bounds[0]) + bounds[0]
+  return value + torch.empty_like(value).uniform_(*bounds) if any(bounds) else value
 
 
 def _random_index(like: torch.Tensor, count: int) -> torch.Tensor:
@@ -235,7 +255,11 @@ def _random_index(like: torch.Tensor, count: int) -> torch.Tensor:
 
 
 def _write_root(
-  asset: Entity, mask: torch.Tensor | None, pose: torch.Tensor, velocity: torch.Tensor
+  env: ManagerBasedRlEnv,
+  asset: Entity,
+  mask: torch.Tensor | None,
+  pose: torch.Tensor,
+  qvel: torch.Tensor,
 ) -> None:
   if asset.is_fixed_base:
     assert asset.is_mocap, "a fixed base can only be moved as a mocap body"
@@ -243,37 +267,33 @@ def _write_root(
     write_where(data.mocap_pos[:, index], mask, pose[:, :3])
     write_where(data.mocap_quat[:, index], mask, pose[:, 3:])
     return
-  _write_columns(asset.data.data.qpos, asset.indexing.free_joint_q_adr, mask, pose)
-  _write_root_velocity(asset, mask, velocity)
-
-
-def _write_root_velocity(
-  asset: Entity, mask: torch.Tensor | None, velocity_w: torch.Tensor
-) -> None:
-  """Free joints hold linear velocity in the world, angular velocity in the body."""
-  data, indexing = asset.data.data, asset.indexing
-  quat = data.qpos[:, indexing.free_joint_q_adr[3:7]]
-  angular_b = quat_apply_inverse(quat, velocity_w[:, 3:])
-  qvel = torch.cat((velocity_w[:, :3], angular_b), -1)
-  _write_columns(data.qvel, indexing.free_joint_v_adr, mask, qvel)
+  write_where(root_qpos(env, asset), mask, pose)
+  write_where(root_qvel(env, asset), mask, qvel)
 
 
 def _write_joints(
+  env: ManagerBasedRlEnv,
   asset: Entity,
   mask: torch.Tensor | None,
   position: torch.Tensor,
   velocity: torch.Tensor,
-  ids: torch.Tensor | slice = slice(None),  # noqa: B008
+  ids: Ids = slice(None),  # noqa: B008
 ) -> None:
-  data, indexing = asset.data.data, asset.indexing
-  _write_columns(data.qpos, indexing.joint_q_adr[ids], mask, position)
-  _write_columns(data.qvel, indexing.joint_v_adr[ids], mask, velocity)
+  data = asset.data.data
+  _write_columns(data.qpos, columns(env, asset, "joint_q_adr", ids), mask, position)
+  _write_columns(data.qvel, columns(env, asset, "joint_v_adr", ids), mask, velocity)
 
 
 def _write_columns(
-  target: Any, columns: torch.Tensor, mask: torch.Tensor | None, values: torch.Tensor
+  target: Any,
+  chosen: torch.Tensor | slice,
+  mask: torch.Tensor | None,
+  values: torch.Tensor,
 ) -> None:
-  """target[mask][:, columns] = values[mask], on the current stream."""
+  """target[mask][:, chosen] = values[mask], on the current stream."""
+  if isinstance(chosen, slice):
+    write_where(target[:, chosen], mask, values)
+    return
   if mask is not None:
-    values = torch.where(mask.unsqueeze(1), values, target[:, columns])
-  target.index_copy_(1, columns.long(), values)
+    values = torch.where(mask.unsqueeze(1), values, target[:, chosen])
+  target.index_copy_(1, chosen, values)

@@ -49,6 +49,14 @@ def terrain_height(env: ManagerBasedRlEnv, xy: torch.Tensor) -> torch.Tensor:
   return torch.zeros_like(xy[..., 0]) if grid is None else grid.at(xy)
 
 
+def height_above_terrain(
+  env: ManagerBasedRlEnv, position: torch.Tensor
+) -> torch.Tensor:
+  """Height of points above the terrain below them. position [..., 3] -> [...]"""
+  height, grid = position[..., 2], height_grid(env)
+  return height if grid is None else height - grid.at(position[..., :2])
+
+
 def height_grid(env: ManagerBasedRlEnv) -> HeightGrid | None:
   """The environment's grid, made on the first call; None on a plane."""
   terrain = env.scene.terrain
