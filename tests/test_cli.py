@@ -117,6 +117,8 @@ POLICY = str(Path(__file__).parents[1] / "policies" / "g1-flat-decap")
     ("wgpu", ["profile", POLICY]),
     ("wgpu", ["bench"]),
     ("wgpu", ["bench", "engines"]),
+    ("wgpu", ["bench", "methods"]),
+    ("wgpu", ["bench", "learning"]),
   ],
 )
 def test_a_renderer_that_does_not_start_gets_one_sentence(

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from decap.commands import checks
+from decap.commands.options import add_device
 from decap.errors import UserError
 from decap.files import check_writable, write_text
 from decap.tasks import TASKS
@@ -30,7 +31,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
   )
   add("--num-envs", type=int, nargs="+", metavar="N", help="numbers of environments")
   add("--task", metavar="NAME", help="task to train (default: g1-flat)")
-  add("--device", default="auto", help="auto, cpu, cuda or cuda:N (default: auto)")
+  add_device(parser)
   add("--cases", nargs="+", choices=CASES, help="a choice of cases (default: all)")
   add("--seconds", type=float, help="how long a case is measured (default: 2)")
   add("--steps", type=int, metavar="N", help="engines only: steps (default: 20)")
@@ -69,9 +70,7 @@ def _training(options: argparse.Namespace) -> int:
     raise UserError(f"--seconds must be above 0, not {seconds}.")
   if device == "cpu" and "captured" in (options.cases or ()):
     raise UserError("The case 'captured' needs a GPU.")
-  checks.check_renderer()
-  print("Loading torch and mjlab …", flush=True)
-  checks.check_torch_device(device)
+  _load(device)
   from decap.bench import throughput
 
   speeds = throughput.bench_throughput(
@@ -116,8 +115,7 @@ def _engines(options: argparse.Namespace) -> int:
   for count in options.num_envs or ():
     checks.check_num_envs(count, "cpu")
   checks.check_at_least("--steps", options.steps, 1)
-  checks.check_renderer()
-  print("Loading torch and mjlab …", flush=True)
+  _load("cpu")
   from decap.bench.engines import bench_engines
 
   bench_engines(
@@ -190,9 +188,13 @@ def _one_size(options: argparse.Namespace) -> int | None:
 
 def _device(options: argparse.Namespace) -> str:
   device = checks.check_device(options.device)
-  print("Loading torch and mjlab …", flush=True)
-  checks.check_torch_device(device)
+  _load(device)
   return device
+
+
+def _load(device: str) -> None:
+  checks.announce_imports(device, "warp")
+  checks.check_torch_device(device)
 
 
 def _machine(device: str) -> str:

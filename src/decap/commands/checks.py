@@ -139,6 +139,17 @@ def check_renderer(*, draws: bool = False) -> None:
     )
 
 
+def announce_imports(
+  device: str, backend: str = "auto", *, draws: bool = False
+) -> None:
+  """Say why nothing seems to happen; call it before the first heavy import."""
+  check_renderer(draws=draws)
+  print("Loading torch and mjlab …", flush=True)
+  if device == "cpu" and backend != "warp":
+    # Warp compiles nothing then. Otherwise its progress explains the first minutes.
+    os.environ.setdefault("MJLAB_WARP_QUIET", "1")
+
+
 def _num_gpus() -> int:
   """Number of NVIDIA GPUs by the driver itself; importing torch would take seconds."""
   for name in ("libcuda.so.1", "nvcuda.dll"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from decap.commands import checks
+from decap.commands.options import add_backend, add_device
 from decap.evaluation.commands import EvaluateArgs, evaluate_main
 
 
@@ -53,13 +54,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     help="environments per rollout to record (default: 1; 0 for none)",
   )
   add("--limits", metavar="FILE", help="count violations against these limits")
-  add("--device", default="auto", help="auto, cpu, cuda or cuda:N (default: auto)")
-  add(
-    "--backend",
-    choices=("auto", "warp", "native"),
-    default="auto",
-    help="physics: MuJoCo Warp or C MuJoCo (default: native on the CPU)",
-  )
+  add_device(parser)
+  add_backend(parser)
   add("--output", metavar="DIR", help="folder for the results (default: the run's)")
 
 

@@ -9,7 +9,8 @@ import tempfile
 from pathlib import Path
 
 from decap.commands import checks
-from decap.commands.train import announce_imports, make_env
+from decap.commands.options import add_device
+from decap.commands.train import make_env
 from decap.deploy import bundle
 from decap.errors import UserError
 from decap.files import check_writable
@@ -27,7 +28,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
   add("--video", metavar="FILE", help="record to .mp4 or .gif without a display")
   add("--seconds", type=float, default=8.0, help="length of the video (default: 8)")
   add("--num-envs", type=int, default=1, metavar="N", help="robots (default: 1)")
-  add("--device", default="auto", help="auto, cpu, cuda or cuda:N (default: auto)")
+  add_device(parser)
   add("--seed", type=int, default=0, help="seed of commands and randomisation")
 
 
@@ -39,8 +40,7 @@ def run(options: argparse.Namespace) -> None:
   video = Path(options.video) if options.video else None
   if video:
     _check_video(video, options.seconds)
-  checks.check_renderer(draws=video is not None)
-  announce_imports(device)
+  checks.announce_imports(device, draws=video is not None)
   env_cfg, _ = build_configs(spec, play=True)
   env_cfg.scene.num_envs = options.num_envs
   checks.check_torch_device(device)

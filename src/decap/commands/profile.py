@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from decap.commands import checks
+from decap.commands.options import add_backend, add_device
 from decap.errors import UserError
 from decap.evaluation.commands import ProfileArgs, profile_main
 
@@ -42,13 +43,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
       metavar="N",
       help=f"{text} (default: {value})",
     )
-  add("--device", default="auto", help="auto, cpu, cuda or cuda:N (default: auto)")
-  add(
-    "--backend",
-    choices=("auto", "warp", "native"),
-    default="auto",
-    help="physics: MuJoCo Warp or C MuJoCo (default: native on the CPU)",
-  )
+  add_device(parser)
+  add_backend(parser)
 
 
 def run(options: argparse.Namespace) -> None:

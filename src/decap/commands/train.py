@@ -7,7 +7,6 @@ import contextlib
 import dataclasses
 import hashlib
 import io
-import os
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from decap.commands import checks, hints
+from decap.commands.options import add_backend, add_device
 from decap.errors import UserError
 from decap.files import check_writable
 from decap.methods import check_options, get_method
@@ -54,13 +54,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     help=f"parallel environments (default: the task's, or {CPU_NUM_ENVS} on a CPU)",
   )
   add("--iterations", type=int, metavar="N", help="train until this iteration")
-  add("--device", default="auto", help="auto, cpu, cuda or cuda:N (default: auto)")
-  add(
-    "--backend",
-    choices=("auto", "warp", "native"),
-    default="auto",
-    help="physics: MuJoCo Warp or C MuJoCo (default: native on the CPU)",
-  )
+  add_device(parser)
+  add_backend(parser)
   add("--threads", type=int, metavar="N", help="of C MuJoCo (default: one per core)")
   add("--limits", metavar="FILE", help="YAML or JSON file with limits, by constraint")
   add(
@@ -146,8 +141,7 @@ def train(
 
   The run folder appears only when the configs are checked and the environment stands.
   """
-  checks.check_renderer()
-  announce_imports(device, backend)
+  checks.announce_imports(device, backend)
   env_cfg, agent_cfg = build_configs(spec)
   env_cfg.num_threads = threads
   agent_cfg.logger = logger  # ty: ignore[invalid-assignment]
@@ -218,14 +212,6 @@ def _no_empty_folder(folder: Path) -> Iterator[None]:
     if not checkpoint_files.list_checkpoints(folder):
       shutil.rmtree(folder, ignore_errors=True)
     raise
-
-
-def announce_imports(device: str, backend: str = "auto") -> None:
-  """Say why nothing seems to happen; call it before the first heavy import."""
-  print("Loading torch and mjlab …", flush=True)
-  if device == "cpu" and backend != "warp":
-    # Warp compiles nothing then. Otherwise its progress explains the first minutes.
-    os.environ.setdefault("MJLAB_WARP_QUIET", "1")
 
 
 def make_env(
