@@ -51,6 +51,56 @@ def test_terms_that_wait_are_named():
   assert reason is not None and "event kick, command pose" in reason
 
 
+# These build environments of their own: before the shared runner's stream is in use.
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", [name for name in METHODS if name != "decap"])
+def test_captured_updates_of_every_method_agree_with_eager_ones(name):
+  runner = make_runner(name=name)
+  with runner.graphs.stream():
+    for _ in range(3):
+      runner.iterate(Stopwatch())
+    _compare_updates(runner, runner.graphs.update)
+
+
+@pytest.mark.gpu
+def test_cats_schedule_takes_effect_between_replays():
+  runner = make_runner(name="cat")
+  largest = []
+  with runner.graphs.stream():
+    for _ in range(3):
+      runner.iterate(Stopwatch())
+    for progress in (0.0, 1.0):
+      runner._schedule(progress)
+      runner.alg.storage.clear()
+      runner.graphs.step()
+      largest.append(float(runner.alg.storage.delta[0].max()))
+  # Someone is always close to the largest violation.
+  assert 0.0 < largest[0] <= 0.0501 < largest[1] <= 0.2501
+
+
+@pytest.mark.gpu
+def test_memory_does_not_grow_over_2000_iterations():
+  runner = make_runner(16, num_steps=2)
+  with runner.graphs.stream():
+    for _ in range(5):
+      runner.iterate(Stopwatch())
+    torch.cuda.synchronize()
+    allocated = torch.cuda.memory_allocated()
+    free, _ = torch.cuda.mem_get_info()
+    resident = _peak_resident()
+    for _ in range(2000):
+      runner.iterate(Stopwatch())
+    torch.cuda.synchronize()
+    assert torch.cuda.memory_allocated() <= allocated
+    assert free - torch.cuda.mem_get_info()[0] <= 64 * 2**20
+    assert _peak_resident() - resident <= 64 * 2**20
+
+
+# These share one runner.
+
+
 @pytest.mark.gpu
 def test_a_captured_step_agrees_with_an_eager_one(runner):
   saved, rng = runner.env.state_dict(), torch.cuda.get_rng_state()
@@ -78,16 +128,6 @@ def test_a_captured_step_agrees_with_an_eager_one(runner):
 @pytest.mark.gpu
 def test_a_captured_update_agrees_with_an_eager_one(runner):
   _compare_updates(runner, runner.graphs.update)
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("name", [name for name in METHODS if name != "decap"])
-def test_captured_updates_of_every_method_agree_with_eager_ones(name):
-  runner = make_runner(name=name)
-  with runner.graphs.stream():
-    for _ in range(3):
-      runner.iterate(Stopwatch())
-    _compare_updates(runner, runner.graphs.update)
 
 
 @pytest.mark.parametrize("name", ["lcp", "n-ipo", "ppo-lagrangian"])
@@ -138,22 +178,6 @@ def _tensors(alg) -> list[torch.Tensor]:
 
 
 @pytest.mark.gpu
-def test_cats_schedule_takes_effect_between_replays():
-  runner = make_runner(name="cat")
-  largest = []
-  with runner.graphs.stream():
-    for _ in range(3):
-      runner.iterate(Stopwatch())
-    for progress in (0.0, 1.0):
-      runner._schedule(progress)
-      runner.alg.storage.clear()
-      runner.graphs.step()
-      largest.append(float(runner.alg.storage.delta[0].max()))
-  # Someone is always close to the largest violation.
-  assert 0.0 < largest[0] <= 0.0501 < largest[1] <= 0.2501
-
-
-@pytest.mark.gpu
 def test_a_limit_changed_between_replays_takes_effect(runner):
   runner.env.flush_log()
   runner.env.constraint_manager.set_limit("joint_vel/upper", 1e-6)
@@ -186,24 +210,6 @@ def test_a_diverged_environment_is_named_without_a_wait(runner):
   assert runner.env.not_finite()["physics state"] == 7
   assert runner.obs["actor"].isfinite().all()
   runner.alg.storage.clear()
-
-
-@pytest.mark.gpu
-def test_memory_does_not_grow_over_2000_iterations():
-  runner = make_runner(16, num_steps=2)
-  with runner.graphs.stream():
-    for _ in range(5):
-      runner.iterate(Stopwatch())
-    torch.cuda.synchronize()
-    allocated = torch.cuda.memory_allocated()
-    free, _ = torch.cuda.mem_get_info()
-    resident = _peak_resident()
-    for _ in range(2000):
-      runner.iterate(Stopwatch())
-    torch.cuda.synchronize()
-    assert torch.cuda.memory_allocated() <= allocated
-    assert free - torch.cuda.mem_get_info()[0] <= 64 * 2**20
-    assert _peak_resident() - resident <= 64 * 2**20
 
 
 def _peak_resident() -> int:
