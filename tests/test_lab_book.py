@@ -1,0 +1,51 @@
+"""The lab book's tables are what its files in `results/lab-book` say."""
+
+import csv
+import re
+from pathlib import Path
+from statistics import fmean
+
+ROOT = Path(__file__).parents[1]
+PAGE = (ROOT / "docs" / "lab-book.md").read_text("utf-8")
+
+
+def _file(name: str) -> list[dict[str, float]]:
+  text = (ROOT / "results" / "lab-book" / f"{name}.csv").read_text()
+  rows = csv.DictReader(text.splitlines())
+  return [{key: float(value) for key, value in row.items()} for row in rows]
+
+
+def _percent(row: dict[str, float], *names: str) -> str:
+  return " / ".join(f"{100 * row[f'violation_{name}']:.0f}" for name in names) + " %"
+
+
+def test_series_1_and_2_are_the_last_rows_of_their_files():
+  _, first, second, _ = re.split(r"^## \d\.", PAGE, flags=re.MULTILINE)
+  for series, text in (("1", first), ("2", second)):
+    table = re.findall(r"^\| `(.*?)`.*?\|(.*)\|$", text, re.MULTILINE)
+    assert len(table) == {"1": 8, "2": 6}[series]
+    for name, cells in table:
+      last = _file(f"{series}-{name}")[-1]
+      expected = [f"{last['episode_steps']:.0f}", f"{last['return_xy']:.1f}"]
+      if series == "1":
+        expected += ["–" if name == "plain" else f"{last['delta']:.3f}"]
+      expected += [_percent(last, "action_rate_upper", "action_rate_lower")]
+      if series == "2":
+        expected += [_percent(last, "joint_acc_upper")]
+      expected += [_percent(last, "joint_torque_lower")]
+      assert [cell.strip() for cell in cells.split("|")] == expected, name
+
+
+def test_series_3_is_the_mean_of_rows_within_ten_iterations():
+  table = re.findall(r"^\| (\d+) M \| (.*?) \| (.*?) \|$", PAGE, re.MULTILINE)
+  assert len(table) == 6
+  for samples, *cells in table:
+    for run, cell in zip(("3-b01", "3-b005"), cells, strict=True):
+      rows = _file(run)
+      nearest = min(rows, key=lambda row: abs(row["samples"] - int(samples) * 1e6))
+      near = [r for r in rows if abs(r["iteration"] - nearest["iteration"]) <= 10]
+      steps, returns, delta = (
+        fmean(row[key] for row in near)
+        for key in ("episode_steps", "return_xy", "delta")
+      )
+      assert cell == f"{steps:.0f} / {returns:.1f} / {delta:.2f}", (run, samples)
