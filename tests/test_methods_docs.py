@@ -1,6 +1,5 @@
 """The page about methods says what the code does: tables, links, snippets, commands."""
 
-import argparse
 import dataclasses
 import inspect
 import re
@@ -12,7 +11,7 @@ import pytest
 import yaml
 
 from decap import methods
-from decap.cli import split_overrides
+from decap.cli import parse
 from decap.commands import train
 from decap.errors import UserError
 from decap.methods import METHODS, check_options, set_feasibility
@@ -165,12 +164,8 @@ def test_the_commands_of_the_page_are_accepted(tmp_path, monkeypatch):
   Path("limits.yaml").write_text("joint_vel: {upper: 2.0}")
   commands = re.findall(r"^ *decap train (--.*)$", PAGE, re.MULTILINE)
   assert len(commands) > 15
-  parser = argparse.ArgumentParser()
-  train.add_options(parser)
   for command in commands:
-    plain, overrides = split_overrides(shlex.split(command))
-    options = parser.parse_args(plain)
-    options.overrides = overrides
+    _, options = parse(["train", *shlex.split(command)])
     env, _ = build_configs(train._new(options, "cpu"))
     # What the constraint manager asks for.
     for term in env.constraints.values():

@@ -12,6 +12,7 @@ import difflib
 import importlib
 import sys
 from collections.abc import Sequence
+from types import ModuleType
 
 from decap.errors import UserError
 
@@ -26,7 +27,7 @@ COMMANDS = {
   "figure": ("decap.commands.figure", "draw the methods' barrier and probability"),
   "bench": ("decap.commands.bench", "measure speed on this machine"),
   "list": ("decap.commands.list_", "list tasks, methods and physics backends"),
-  "demo": ("decap.commands.demo", "train for a minute on the CPU and show the effect"),
+  "demo": ("decap.commands.demo", "train for two minutes on the CPU, show the effect"),
 }
 """Name → module and one-line help. A module offers `add_options` and `run`."""
 
@@ -56,15 +57,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _run(argv: list[str]) -> int:
-  if not argv or argv[0] in ("-h", "--help"):
-    print(_help())
-    return 0
-  if argv[0] == "--version":
-    from importlib.metadata import version
-
-    print(f"decap {version('decap')}")
-    return 0
+def parse(argv: Sequence[str]) -> tuple[ModuleType, argparse.Namespace]:
+  """Module of a command, and its options as `run` takes them."""
   name, *rest = argv
   if name not in COMMANDS:
     raise UserError(f"Unknown command '{name}'{suggest(name, COMMANDS)}.")
@@ -82,7 +76,7 @@ def _run(argv: list[str]) -> int:
   if overrides and not getattr(module, "TAKES_OVERRIDES", False):
     raise UserError(f"'decap {name}' takes no '{overrides[0]}'.")
   options.overrides = overrides
-  return module.run(options) or 0
+  return module, options
 
 
 def split_overrides(argv: list[str]) -> tuple[list[str], list[str]]:
@@ -104,6 +98,19 @@ def suggest(name: str, known) -> str:
   if close:
     return f" (did you mean '{close[0]}'?)"
   return f" (there are {', '.join(known)})" if len(known) <= 12 else ""
+
+
+def _run(argv: list[str]) -> int:
+  if not argv or argv[0] in ("-h", "--help"):
+    print(_help())
+    return 0
+  if argv[0] == "--version":
+    from importlib.metadata import version
+
+    print(f"decap {version('decap')}")
+    return 0
+  module, options = parse(argv)
+  return module.run(options) or 0
 
 
 def _help() -> str:

@@ -1,4 +1,4 @@
-"""``decap demo``: train for a minute or two on the CPU and show the effect."""
+"""``decap demo``: train for two minutes on the CPU and show the effect."""
 
 from __future__ import annotations
 
