@@ -65,10 +65,10 @@ def test_the_limit_itself_gives_p_max(problem):
 def test_probability_is_monotone_in_the_quantity(problem, c_hat):
   """Around the limit, where it moves; extreme values are in the unit interval test."""
   problem["q"] = torch.tensor(sorted(c_hat))[:, None] * problem["limit"]
-  # float32 powers are monotone up to their rounding.
+  # Powers and interpolation are monotone up to their rounding in float32.
   assert (decap_probability(**problem).diff(dim=0) >= -1e-6).all()
   problem["kappa"] = 2.0
-  assert (decap_probability(**problem).diff(dim=0) >= 0).all()
+  assert (decap_probability(**problem).diff(dim=0) >= -(2.0**-24)).all()
   assert (cat_probability(**core(problem)).diff(dim=0) >= 0).all()
 
 

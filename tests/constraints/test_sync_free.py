@@ -55,11 +55,11 @@ class ControlStep:
   def state(self) -> list[torch.Tensor]:
     return [
       self.annealed.average,
-      self.annealed.seeded,
+      self.annealed.gain,
       self.cap.mean,
-      self.cap.seeded,
+      self.cap.gain,
       self.scale.value,
-      self.scale.seeded,
+      self.scale.gain,
     ]
 
 

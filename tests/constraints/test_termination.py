@@ -130,10 +130,8 @@ def scale_of(joints=2, floor=0.1, decay=0.95):
 
 def test_scale_is_seeded_with_the_first_batch_and_then_averaged():
   scale = scale_of()
-  assert not scale.seeded.any()
   scale.update(torch.tensor([[4.0, -1.0], [2.0, 1.0]]))
   torch.testing.assert_close(scale.value, torch.tensor([4.0, 1.0]))
-  assert scale.seeded.all()
   scale.update(torch.tensor([[8.0, -1.0], [2.0, 3.0]]))
   # 0.95 · 4 + 0.05 · 8 = 4.2 and 0.95 · 1 + 0.05 · 3 = 1.1.
   torch.testing.assert_close(scale.value, torch.tensor([4.2, 1.1]))
@@ -157,18 +155,17 @@ def test_batches_without_violation_seed_with_the_floor():
 def test_non_finite_violations_never_enter_the_scale():
   scale = scale_of()
   scale.update(torch.tensor([[INF, NAN], [3.0, NAN], [NAN, -INF]]))
-  # The second joint had nothing finite: not seeded yet.
+  # The second joint had nothing finite: its next batch is its first.
   torch.testing.assert_close(scale.value, torch.tensor([3.0, 0.1]))
-  assert scale.seeded.tolist() == [True, False]
   scale.update(torch.tensor([[INF, 5.0]]))
   torch.testing.assert_close(scale.value, torch.tensor([3.0, 5.0]))
 
 
 def test_scale_is_updated_in_place():
   scale = scale_of()
-  value, seeded = scale.value, scale.seeded
+  value, gain = scale.value, scale.gain
   scale.update(torch.ones(1, 2))
-  assert scale.value is value and scale.seeded is seeded
+  assert scale.value is value and scale.gain is gain
   assert value.tolist() == [1.0, 1.0]
 
 

@@ -146,6 +146,21 @@ def test_an_aid_changes_what_is_applied_and_not_what_is_logged(env):
   assert log["Constraint/delta_applied"] == pytest.approx(0.05)
 
 
+@pytest.mark.parametrize(
+  ("scope", "expected"),
+  [
+    ("total", [0.5 * 0.05 / 0.1875, 0.25 * 0.05 / 0.1875, 0.0, 0.0]),
+    ("row", [0.5 * 0.05 / 0.125, 0.25 * 0.05 / 0.0625, 0.0, 0.0]),
+  ],
+)
+def test_the_budget_is_for_the_strongest_row_or_for_each(env, scope, expected):
+  constraints = manager(env, feasibility=FeasibilityCfg(budget=0.05, scope=scope))
+  env.made_up[0, 0] = 10.0  # At the front's limit: p_max 0.5, a mean of 0.125.
+  env.made_up[1, 6] = 100.0  # At the rear's: 0.25, a mean of 0.0625.
+  reported = constraints.compute()
+  torch.testing.assert_close(reported["delta"], torch.tensor(expected))
+
+
 def test_annealed_limits_follow_the_policy_and_costs_do_not(env):
   aid = FeasibilityCfg(budget=None, quantile=0.5, shrink=1.0)
   constraints = manager(env, feasibility=aid)

@@ -14,6 +14,8 @@ from typing import Literal
 
 import torch
 
+from decap.constraints.average import average_in_place
+
 MAX_SAMPLES = 512
 """Environments, evenly spread, from which the policy's quantiles are taken."""
 
@@ -59,19 +61,18 @@ class Feasibility:
     self.cfg = cfg
     shape = (num_rows,) if cfg.scope == "row" else ()
     self.mean = torch.zeros(shape, device=device)
-    self.seeded = torch.zeros(shape, dtype=torch.bool, device=device)
+    self.gain = torch.ones(shape, device=device)
 
   def scale(self, delta: torch.Tensor) -> torch.Tensor:
-    """Take in δ of this step, by row or their maximum, and return it scaled.
+    """Take in δ of this step and return it scaled.
 
     Args:
-      delta: Termination probabilities. # [B, K], or [B] where the scope is total
+      delta: Probabilities by row, or δ̄ where the scope is total. # [B, K], or [B]
     """
     assert self.cfg.budget is not None
-    strongest = self.cfg.scope == "total" and delta.dim() == 2
-    by_scope = delta.amax(1) if strongest else delta
-    _average_in_place(self.mean, self.seeded, by_scope.mean(0), self.cfg.decay)
-    return delta * (self.cfg.budget / self.mean).clamp(max=1.0)
+    self.mean.lerp_(delta.mean(0), self.gain)
+    self.gain.fill_(1.0 - self.cfg.decay)
+    return delta / (self.mean / self.cfg.budget).clamp(min=1.0)
 
 
 class AnnealedLimit:
@@ -86,7 +87,7 @@ class AnnealedLimit:
     self.cfg = cfg
     self.limit = limit  # [J]
     self.average = limit.clone()  # [J]
-    self.seeded = torch.zeros_like(limit, dtype=torch.bool)  # [J]
+    self.gain = torch.ones_like(limit)  # [J]
 
   def update(self, q: torch.Tensor) -> torch.Tensor:
     """Take in the quantities of this step and return the limits to apply. # [J]
@@ -101,15 +102,6 @@ class AnnealedLimit:
     q = q[:: max(1, q.shape[0] // MAX_SAMPLES)]
     rank = max(1, math.ceil(self.cfg.quantile * q.shape[0]))
     high = q.kthvalue(rank, dim=0).values  # [J]
-    _average_in_place(self.average, self.seeded, high, self.cfg.decay)
+    heard = high < torch.inf
+    average_in_place(self.average, self.gain, high, heard, self.cfg.decay)
     return torch.maximum(self.limit, self.average * self.cfg.shrink)
-
-
-def _average_in_place(
-  average: torch.Tensor, seeded: torch.Tensor, sample: torch.Tensor, decay: float
-) -> None:
-  """EMA that the first finite sample seeds and that others than finite never enter."""
-  heard = sample.isfinite()
-  updated = torch.where(seeded, torch.lerp(sample, average, decay), sample)
-  average.copy_(torch.where(heard, updated, average))
-  seeded.logical_or_(heard)

@@ -12,6 +12,8 @@ from typing import Literal
 
 import torch
 
+from decap.constraints.average import average_in_place
+
 
 @dataclass
 class TerminationCfg:
@@ -76,7 +78,7 @@ class ViolationScale:
       raise ValueError(f"The floor must be finite and > 0, got {floor.tolist()}.")
     self.floor = floor.broadcast_to(tuple(shape)).clone()  # [J]
     self.value = self.floor.clone()  # [J]
-    self.seeded = torch.zeros_like(self.value, dtype=torch.bool)  # [J]
+    self.gain = torch.ones_like(self.value)  # [J]
     self._decay = decay
 
   def update(self, violation: torch.Tensor) -> None:
@@ -85,14 +87,23 @@ class ViolationScale:
     Args:
       violation: Signed violations. # [B, J]
     """
-    finite = violation.isfinite()  # [B, J]
-    largest = violation.masked_fill(~finite, -torch.inf).amax(dim=0)  # [J]
+    self.update_largest(largest_finite(violation))
+
+  def update_largest(self, largest: torch.Tensor) -> None:
+    """The same with the largest finite c over environments, −∞ without any. # [J]"""
+    heard = largest > -torch.inf
     largest = torch.maximum(largest, self.floor)
-    average = torch.lerp(largest, self.value, self._decay)
-    updated = torch.where(self.seeded, average, largest)
-    heard = finite.any(dim=0)  # [J]
-    self.value.copy_(torch.where(heard, updated, self.value))
-    self.seeded.logical_or_(heard)
+    average_in_place(self.value, self.gain, largest, heard, self._decay)
+
+
+def largest_finite(values: torch.Tensor) -> torch.Tensor:
+  """Largest finite value over environments, −∞ where there is none.
+
+  Args:
+    values: Any values. # [B, …]
+  """
+  low = -torch.inf
+  return torch.nan_to_num(values, nan=low, posinf=low, neginf=low).amax(dim=0)
 
 
 def barrier(c_hat: torch.Tensor, rho: float, kappa: float) -> torch.Tensor:
@@ -106,12 +117,12 @@ def barrier(c_hat: torch.Tensor, rho: float, kappa: float) -> torch.Tensor:
     rho: Onset of the barrier.
     kappa: Tightness of the barrier.
   """
-  return 1.0 - (1.0 - _rescaled(c_hat, rho)) ** kappa
+  return 1.0 - _headroom(c_hat, rho) ** kappa
 
 
 def barrier_slope(c_hat: torch.Tensor, rho: float, kappa: float) -> torch.Tensor:
   """Slope ∂φ/∂ĉ = κ (1 − u)^(κ−1) / (1 − ρ) (Eq. 3); 0 outside ρ ≤ ĉ < 1."""
-  slope = kappa * (1.0 - _rescaled(c_hat, rho)) ** (kappa - 1.0) / (1.0 - rho)
+  slope = kappa * _headroom(c_hat, rho) ** (kappa - 1.0) / (1.0 - rho)
   return slope.masked_fill((c_hat < rho) | (c_hat >= 1.0), 0.0)
 
 
@@ -143,13 +154,10 @@ def decap_probability(
     kappa: Tightness of the barrier.
     barrier: Whether there is a barrier below the limit.
   """
-  above = p_max + (1.0 - p_max) * _graded(q - limit, scale)  # [B, J]
-  if barrier:
-    below = _phi(q / limit, rho, kappa) * p_max
-  else:
-    below = torch.zeros_like(above)
-  delta = torch.where(q >= limit, above, below).clamp(0.0, 1.0)
-  return delta.masked_fill(~q.isfinite(), 1.0)
+  graded = _graded(q - limit, scale)  # [B, J]
+  phi = _phi(q / limit, rho, kappa) if barrier else (q >= limit).to(graded.dtype)
+  # All three cases of Eq. 4: graded is 0 up to the limit, φ is 1 from there on.
+  return _one_unless_finite(torch.lerp(graded, phi, p_max), q)
 
 
 def cat_probability(
@@ -163,8 +171,7 @@ def cat_probability(
   It starts from zero at the limit and ends at p_max, where DeCap's starts at p_max. A
   non-finite quantity gives 1 here too.
   """
-  delta = (_graded(q - limit, scale) * p_max).clamp(0.0, 1.0)
-  return delta.masked_fill(~q.isfinite(), 1.0)
+  return _one_unless_finite(_graded(q - limit, scale) * p_max, q)
 
 
 def strongest(deltas: Sequence[torch.Tensor]) -> torch.Tensor:
@@ -178,11 +185,16 @@ def strongest(deltas: Sequence[torch.Tensor]) -> torch.Tensor:
   )
 
 
-def _rescaled(c_hat: torch.Tensor, rho: float) -> torch.Tensor:
-  """Position u in the barrier region, 0 at ρ and 1 at the limit (Eq. 2), clipped."""
-  return ((c_hat - rho) / (1.0 - rho)).clamp(0.0, 1.0)
+def _headroom(c_hat: torch.Tensor, rho: float) -> torch.Tensor:
+  """1 − u of Eq. 2: what is left of the barrier region, 1 at ρ and 0 at the limit."""
+  return ((1.0 - c_hat) / (1.0 - rho)).clamp(0.0, 1.0)
 
 
 def _graded(violation: torch.Tensor, scale: torch.Tensor | float) -> torch.Tensor:
   """clip(c / c̄, 0, 1): how large a violation is among the recent ones."""
   return (violation / scale).clamp(0.0, 1.0)
+
+
+def _one_unless_finite(delta: torch.Tensor, q: torch.Tensor) -> torch.Tensor:
+  """δ, or 1 where q is not finite: there 0 · q is NaN."""
+  return torch.add(delta, q, alpha=0.0).nan_to_num(nan=1.0)

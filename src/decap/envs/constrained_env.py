@@ -216,7 +216,13 @@ class ConstrainedEnv(ManagerBasedRlEnv):
 
   def flush_log(self) -> dict[str, float]:
     """Means since the last call, with one copy to the host."""
-    return self.log.flush()
+    log = self.log.flush()
+    rewards = [f"Episode_Reward/{name}" for name in self.reward_manager.active_terms]
+    if log.keys() >= set(rewards):
+      log["Train/reward"] = sum(log[name] for name in rewards)
+      # As mjlab has it, terms are given per second of a full episode.
+      log.update({name: log[name] / self.max_episode_length_s for name in rewards})
+    return log
 
   def state_dict(self) -> dict[str, Any]:
     """All that is needed to go on bit for bit on the native backend."""
@@ -247,15 +253,16 @@ class ConstrainedEnv(ManagerBasedRlEnv):
     """Takes over what stock terms put into ``extras["log"]``."""
     log = self.extras["log"]
     for name, value in log.items():
-      self.log.mean((name,), value, 1.0)
+      self.log.mean({(name,): torch.as_tensor(value)})
     log.clear()
 
   def _end_diverged(self) -> None:
     """Ends episodes whose physics is no longer finite, and notes overflown arrays."""
     data = self.sim.data
-    total = data.qpos[:].sum(1) + data.qvel[:].sum(1)  # [B]
-    diverged = ~total.isfinite()
-    self.log.flag(("physics state",), diverged.unsqueeze(0))
+    total = torch.cat((data.qpos[:], data.qvel[:]), 1).sum(1)  # [B]
+    # 0 · x is NaN where x is not finite, and equals nothing.
+    diverged = total * 0.0 != 0.0
+    self.log.flag(("physics state",), total)
     self.termination_manager.terminated.logical_or_(diverged)
     self.reset_buf.logical_or_(diverged)
     self.log.maximum(PHYSICS_ARRAYS, self.sim.overflow())
@@ -276,8 +283,8 @@ class ConstrainedEnv(ManagerBasedRlEnv):
     )
     for name, group in self.obs_buf.items():
       if isinstance(group, torch.Tensor):
-        bad = ~group.flatten(1).sum(1).isfinite()
-        self.log.flag((f"observation {name}",), bad.unsqueeze(0))
+        columns = group.flatten(1).T  # [D, B]
+        self.log.flag((f"observation {name}",) * len(columns), columns)
     self.step_cache = None
 
   def _controls_are_constant(self) -> bool:

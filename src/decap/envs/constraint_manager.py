@@ -7,6 +7,7 @@ mjlab's managers: terms are functions of the environment in a dict of configs.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,7 @@ from decap.constraints.termination import (
   ViolationScale,
   cat_probability,
   decap_probability,
+  largest_finite,
 )
 
 if TYPE_CHECKING:
@@ -74,6 +76,7 @@ class ConstraintManager(ManagerBase):
     self._joint_names = tuple(env.scene[entity_name].joint_names)
     super().__init__(env)
     self._make_tensors(feasibility)
+    self._name_statistics()
 
   def __str__(self) -> str:
     table = PrettyTable()
@@ -106,14 +109,15 @@ class ConstraintManager(ManagerBase):
     - ``margins``: term name → q / ε.
     """
     q = self._measure()  # [B, C]
-    exact, applied = self._probabilities(q)  # [B, K]
-    if self._cap is not None:
-      applied = self._cap.scale(applied)
-    delta = applied.amax(1)  # [B]
+    highest = largest_finite(q)  # [C]
+    rows = self._probabilities(q, highest)  # [B, 1 or 2, K]
+    strongest, deciding = rows.max(-1)  # [B, 1 or 2]
+    delta = self._capped(rows[:, -1], strongest[:, -1])
     peak = q[:, self._row_columns].amax(2)  # [B, K]
     # A NaN compares as false; it is no compliance.
-    costs = (~(peak <= self._row_limit)).float()
-    self._log(q, peak, costs, exact, delta)
+    complies = peak <= self._row_limit
+    costs = torch.logical_not(complies, out=torch.empty_like(peak))
+    self._log(q, highest, costs, strongest[:, 0], deciding[:, 0], delta)
     margins = q / self.limit
     return {
       "delta": delta,
@@ -201,11 +205,6 @@ class ConstraintManager(ManagerBase):
     self._row_limit = torch.tensor(
       [row.limit for row in self.rows], device=self.device
     )  # [K]
-    weights = torch.zeros(len(self.rows), len(self.limit))
-    for k, row in enumerate(self.rows):
-      weights[k, list(row.columns)] = 1.0 / len(row.columns)
-    self._row_mean = weights.to(self.device)  # [K, C]
-    self._row_index = torch.arange(len(self.rows), device=self.device)
     self._annealed: AnnealedLimit | None = None
     self._cap: Feasibility | None = None
     if feasibility is not None and feasibility.quantile is not None:
@@ -219,6 +218,20 @@ class ConstraintManager(ManagerBase):
       decay=self.termination.scale_decay,
       device=self.device,
     )
+
+  def _name_statistics(self) -> None:
+    columns = [""] * len(self.limit)
+    for row in self.rows:
+      for column in row.columns:
+        columns[column] = row.name
+    self._mean_names = (
+      *_named(columns, "mean"),
+      *_named(self.cost_names, "violation"),
+      "Constraint/delta",
+      "Constraint/delta_applied",
+    )
+    self._max_names = _named(columns, "max")
+    self._share_names = _named(self.cost_names, "share")
 
   def _measure(self) -> torch.Tensor:
     columns = []
@@ -237,16 +250,17 @@ class ConstraintManager(ManagerBase):
       columns.append(value if value.dim() == 2 else value.unsqueeze(1))
     return torch.cat(columns, dim=1)
 
-  def _probabilities(self, q: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+  def _probabilities(self, q: torch.Tensor, highest: torch.Tensor) -> torch.Tensor:
     """δ of each row, the largest of its joints: as in Eq. 4, and under annealed limits.
 
-    Both at once, stacked on a second dimension: half the kernels. # [B, K] each
+    Both at once, stacked on a second dimension: half the kernels. # [B, 1 or 2, K]
     """
     cfg = self.termination
-    limit, q = self.limit.unsqueeze(0), q.unsqueeze(1)  # [1, C], [B, 1, C]
+    limit = self.limit.unsqueeze(0)  # [1, C]
     if self._annealed is not None:
-      limit = torch.stack((self.limit, self._annealed.update(q.squeeze(1))))  # [2, C]
-    self.scale.update(q - limit)
+      limit = torch.stack((self.limit, self._annealed.update(q)))  # [2, C]
+    self.scale.update_largest(highest - limit)
+    q = q.unsqueeze(1)  # [B, 1, C]
     if cfg.rule == "cat":
       delta = cat_probability(q, limit, self.p_max, self.scale.value)
     else:
@@ -259,30 +273,34 @@ class ConstraintManager(ManagerBase):
         kappa=cfg.kappa,
         barrier=cfg.barrier,
       )
-    rows = delta[..., self._row_columns].amax(-1)  # [B, 1 or 2, K]
-    return rows[:, 0], rows[:, -1]
+    return delta[..., self._row_columns].amax(-1)
+
+  def _capped(self, rows: torch.Tensor, strongest: torch.Tensor) -> torch.Tensor:
+    """δ̄ within the budget, from δ of the rows [B, K] and their maximum. # [B]"""
+    if self._cap is None:
+      return strongest
+    if self._cap.cfg.scope == "row":
+      return self._cap.scale(rows).amax(1)
+    return self._cap.scale(strongest)
 
   def _log(
     self,
     q: torch.Tensor,
-    peak: torch.Tensor,
+    highest: torch.Tensor,
     costs: torch.Tensor,
-    exact: torch.Tensor,
+    strongest: torch.Tensor,
+    deciding: torch.Tensor,
     applied: torch.Tensor,
   ) -> None:
-    log, n = self._env.log, self.num_envs
+    log = self._env.log
     finite = torch.nan_to_num(q, nan=0.0, posinf=0.0, neginf=0.0)
-    log.mean(self._named("mean"), self._row_mean @ finite.sum(0), n)
-    log.mean(self._named("violation"), costs.sum(0), n)
-    delta = exact.amax(1)  # [B]
-    active = delta > 0
-    deciding = exact.argmax(1, keepdim=True) == self._row_index  # [B, K]
-    share = (deciding & active.unsqueeze(1)).sum(0).float()
-    log.mean(self._named("share"), share, active.sum())
-    log.maximum(self._named("max"), torch.nan_to_num(peak, posinf=0.0).amax(0))
     # What Eq. 4 says, and what the feasibility aid makes of it.
-    both = torch.stack((delta.sum(), applied.sum()))
-    log.mean(("Constraint/delta", "Constraint/delta_applied"), both, n)
+    both = strongest.unsqueeze(1), applied.unsqueeze(1)
+    log.mean({self._mean_names: torch.cat((finite, costs, *both), 1).T})
+    log.maximum(self._max_names, highest)
+    # Which row decides, where any does.
+    log.share(self._share_names, deciding, strongest.sign())
 
-  def _named(self, statistic: str) -> tuple[str, ...]:
-    return tuple(f"Constraint/{name}/{statistic}" for name in self.cost_names)
+
+def _named(rows: Sequence[str], statistic: str) -> tuple[str, ...]:
+  return tuple(f"Constraint/{row}/{statistic}" for row in rows)

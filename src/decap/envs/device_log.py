@@ -2,91 +2,121 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Mapping
+from statistics import fmean
+from typing import Any
 
 import torch
 
+Names = tuple[str, ...]
+
 
 class DeviceLog:
-  """Named means and maxima in preallocated device buffers.
+  """Named means, shares and maxima in device buffers.
 
-  Every call adds to fixed slots without reading anything back, so it may run inside a
-  CUDA graph; ``flush`` copies all slots to the host at once and clears them. Slots are
-  handed out on first use, hence each name must be logged once before a capture.
+  Reducing over environments is slow on a GPU. A step therefore only adds to buffers of
+  the values' own shape and reads nothing back, so it may be part of a CUDA graph;
+  ``flush`` reduces them, copies all results to the host at once and clears them. They
+  are made on first use, hence each name must be logged once before a capture.
+
+  Values are [n, B] for n names, or [B] or a scalar for one. Rows of the same name are
+  taken together.
   """
 
-  def __init__(self, device: str, capacity: int = 1024):
-    self._means: dict[tuple[str, ...], slice] = {}
-    self._maxima: dict[tuple[str, ...], slice] = {}
-    self._total = torch.zeros(capacity, device=device)
-    self._count = torch.zeros(capacity, device=device)
-    self._maximum = torch.full((capacity,), -torch.inf, device=device)
-    self._flags: dict[tuple[str, ...], slice] = {}
-    self._flagged = torch.full((capacity,), torch.inf, device=device)
-    self._index: torch.Tensor | None = None
+  def __init__(self, device: str):
+    self._device = device
+    self._means: dict[tuple[Names, ...], list[torch.Tensor]] = {}
+    self._shares: dict[Names, torch.Tensor] = {}
+    self._maxima: dict[Names, torch.Tensor] = {}
+    self._flags: dict[Names, torch.Tensor] = {}
 
   def mean(
-    self,
-    names: Sequence[str],
-    total: torch.Tensor,
-    count: torch.Tensor | float,
+    self, values: Mapping[Names, torch.Tensor], where: torch.Tensor | None = None
   ) -> None:
-    """Adds sums ``total`` [n] over ``count`` samples to the named means."""
-    slots = self._slots(self._means, names)
-    # Not x[s] += y, which also copies x[s] onto itself.
-    self._total[slots].add_(total)
-    self._count[slots].add_(count)
+    """Adds samples of all environments, or of those ``where`` [B], to named means."""
+    key = tuple(values)
+    if key not in self._means:
+      counted = torch.zeros(()) if where is None else where
+      self._means[key] = [self._buffer(v) for v in (counted, *values.values())]
+    count, *sums = self._means[key]
+    count.add_(1.0 if where is None else where)
+    for total, value in zip(sums, values.values(), strict=True):
+      if where is None:
+        total.add_(value)
+      else:
+        total.addcmul_(value, where)
 
-  def maximum(self, names: Sequence[str], values: torch.Tensor) -> None:
-    """Raises the named maxima to ``values`` [n] where these are larger."""
-    slots = self._slots(self._maxima, names)
-    highest = self._maximum[slots]
+  def share(self, names: Names, chosen: torch.Tensor, weight: torch.Tensor) -> None:
+    """Counts which of the names is ``chosen`` [B], by its index, with a weight [B]."""
+    if names not in self._shares:
+      self._shares[names] = self._buffer(weight.expand(len(names), -1))
+    self._shares[names].scatter_add_(0, chosen.unsqueeze(0), weight.unsqueeze(0))
+
+  def maximum(self, names: Names, values: torch.Tensor) -> None:
+    """Raises the named maxima to ``values`` where these are larger."""
+    if names not in self._maxima:
+      self._maxima[names] = self._buffer(values).fill_(-torch.inf)
+    highest = self._maxima[names]
     torch.maximum(highest, values, out=highest)
 
-  def flag(self, names: Sequence[str], bad: torch.Tensor) -> None:
-    """Remembers for each name the first environment where ``bad`` [n, B] holds."""
-    slots = self._slots(self._flags, names)
-    if self._index is None:
-      self._index = torch.arange(bad.shape[1], device=bad.device, dtype=torch.float32)
-    first = torch.where(bad, self._index, torch.inf).amin(1)
-    lowest = self._flagged[slots]
-    torch.minimum(lowest, first, out=lowest)
+  def flag(self, names: Names, values: torch.Tensor) -> None:
+    """Remembers where ``values`` are NaN or infinite."""
+    if names not in self._flags:
+      self._flags[names] = self._buffer(values)
+    # 0 · x is NaN there, which stays.
+    self._flags[names].add_(values, alpha=0.0)
 
   def flagged(self) -> dict[str, int]:
     """Name → first environment flagged since the last call; a copy to the host."""
-    host = self._flagged.tolist()
-    self._flagged.fill_(torch.inf)
-    return {
-      name: int(host[slots.start + i])
-      for names, slots in self._flags.items()
-      for i, name in enumerate(names)
-      if host[slots.start + i] < torch.inf
-    }
+    rows = []
+    for names, flags in self._flags.items():
+      bad = _rows(names, flags).isnan()
+      index = torch.arange(bad.shape[1], device=self._device)
+      rows.append((names, torch.where(bad, index, torch.inf).amin(1), min))
+      flags.zero_()
+    return {name: int(index) for name, index in _to_host(rows).items()}
 
   def flush(self) -> dict[str, float]:
     """Everything logged since the last flush; names without samples are left out."""
-    host = torch.stack((self._total, self._count, self._maximum)).cpu()
-    self._total.zero_()
-    self._count.zero_()
-    self._maximum.fill_(-torch.inf)
-    out: dict[str, float] = {}
-    for names, slots in self._means.items():
-      for name, total, count in zip(
-        names, host[0, slots].tolist(), host[1, slots].tolist(), strict=True
-      ):
-        if count > 0:
-          out[name] = total / count
-    for names, slots in self._maxima.items():
-      for name, value in zip(names, host[2, slots].tolist(), strict=True):
-        if value > -torch.inf:
-          out[name] = value
-    return out
+    rows = []
+    for key, (count, *sums) in self._means.items():
+      for names, total in zip(key, sums, strict=True):
+        mean = _rows(names, total).mean(1)
+        rows.append((names, _over(mean, count.mean()), fmean))
+        total.zero_()
+      count.zero_()
+    for names, counts in self._shares.items():
+      rows.append((names, _over(counts.sum(1), counts.sum()), fmean))
+      counts.zero_()
+    for names, highest in self._maxima.items():
+      rows.append((names, _rows(names, highest).amax(1), max))
+      highest.fill_(-torch.inf)
+    return _to_host(rows)
 
-  def _slots(self, table: dict[tuple[str, ...], slice], names: Sequence[str]) -> slice:
-    key = tuple(names)
-    if key not in table:
-      start = max((s.stop for s in table.values()), default=0)
-      if start + len(key) > len(self._total):
-        raise ValueError(f"more than {len(self._total)} logged names")
-      table[key] = slice(start, start + len(key))
-    return table[key]
+  def _buffer(self, like: torch.Tensor) -> torch.Tensor:
+    return torch.zeros_like(like, dtype=torch.float32, device=self._device)
+
+
+def _rows(names: Names, buffer: torch.Tensor) -> torch.Tensor:
+  """A row per name; there may be none. # [n, B or 1]"""
+  return buffer.reshape(len(names), buffer.numel() // max(1, len(names)))
+
+
+def _over(total: torch.Tensor, count: torch.Tensor) -> torch.Tensor:
+  """total / count, or −∞ without samples."""
+  return (total / count).masked_fill(count == 0, -torch.inf)
+
+
+def _to_host(rows: list[tuple[Names, torch.Tensor, Callable[[Any], float]]]) -> dict:
+  """Copies all rows at once and combines those of a name; infinite ones are empty."""
+  host = iter(torch.cat([row for _, row, _ in rows]).tolist() if rows else ())
+  found: dict[str, list[float]] = {}
+  combine: dict[str, Callable[[Any], float]] = {}
+  for names, _, function in rows:
+    for name in names:
+      value = next(host)
+      if not math.isinf(value):
+        found.setdefault(name, []).append(value)
+        combine[name] = function
+  return {name: combine[name](values) for name, values in found.items()}

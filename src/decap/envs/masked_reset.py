@@ -134,26 +134,19 @@ class MaskedReset:
     return self._ids
 
   def _log_episodes(self, mask: torch.Tensor) -> None:
-    env, log = self._env, self._env.log
-    count = mask.sum()
-    length_s = env.max_episode_length_s
-    names = [f"Episode_Reward/{n}" for n in env.reward_manager.active_terms]
-    sums = (self._rewards * mask).sum(1)
-    log.mean(names, sums / length_s, count)
-    log.mean(("Train/reward",), sums.sum(), count)
-    log.mean(
-      ("Train/episode_length",), (env.episode_length_buf * mask).sum().float(), count
-    )
-    names = [f"Episode_Termination/{n}" for n in env.termination_manager.active_terms]
-    log.mean(names, (self._dones & mask).sum(1).float(), count)
+    env = self._env
+    rewards, terminations = env.reward_manager, env.termination_manager
+    ended = {
+      tuple(f"Episode_Reward/{n}" for n in rewards.active_terms): self._rewards,
+      tuple(f"Episode_Termination/{n}" for n in terminations.active_terms): self._dones,
+      ("Train/episode_length",): env.episode_length_buf,
+    }
     for name, value in _episode_metrics(env.metrics_manager):
-      total = torch.where(mask, value, 0.0).sum()
-      log.mean((f"Episode_Metrics/{name}",), total, count)
+      ended[(f"Episode_Metrics/{name}",)] = torch.where(mask, value, 0.0)
     for name, command in env.command_manager._terms.items():
-      if command.metrics:
-        names = [f"Metrics/{name}/{metric}" for metric in command.metrics]
-        values = torch.stack(tuple(command.metrics.values()))
-        log.mean(names, (values * mask).sum(1), count)
+      for metric, value in command.metrics.items():
+        ended[(f"Metrics/{name}/{metric}",)] = value
+    env.log.mean(ended, mask)
 
   def _log_curriculum(self, name: str, state: Any) -> None:
     if state is None:
@@ -161,7 +154,7 @@ class MaskedReset:
     items = state.items() if isinstance(state, dict) else [("", state)]
     for key, value in items:
       label = f"Curriculum/{name}/{key}" if key else f"Curriculum/{name}"
-      self._env.log.mean((label,), value, 1.0)
+      self._env.log.mean({(label,): torch.as_tensor(value)})
 
   def _reset_scene(self, mask: torch.Tensor) -> None:
     for entity in self._env.scene.entities.values():

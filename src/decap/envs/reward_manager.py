@@ -37,6 +37,8 @@ class StackedRewardManager(RewardManager):
     manager._names = tuple(f"reward {name}" for name in manager._term_names)
     manager._sums = torch.zeros(count, manager.num_envs, device=manager.device)
     manager._episode_sums = dict(zip(manager._term_names, manager._sums, strict=True))
+    # In the layout of the terms, so that they are written to it directly.
+    manager._step_reward = torch.zeros_like(manager._sums).T
     manager.load_weights()
     return manager
 
@@ -57,10 +59,9 @@ class StackedRewardManager(RewardManager):
       self._check_term_shape(name, value)
       values.append(value)
     raw = torch.stack(values)  # [n, B]
-    self._env.log.flag(self._names, ~raw.isfinite())
-    rates = torch.nan_to_num(raw * self._weights, nan=0.0, posinf=0.0, neginf=0.0)
-    rewards = rates * (dt if self._scale_by_dt else 1.0)
-    self._reward_buf[:] = rewards.sum(0)
-    self._sums += rewards
-    self._step_reward[:] = rates.T
-    return self._reward_buf
+    self._env.log.flag(self._names, raw)
+    rates = torch.mul(raw, self._weights, out=self._step_reward.T)
+    rates.nan_to_num_(nan=0.0, posinf=0.0, neginf=0.0)
+    scale = dt if self._scale_by_dt else 1.0
+    self._sums.add_(rates, alpha=scale)
+    return torch.sum(rates, 0, out=self._reward_buf).mul_(scale)
