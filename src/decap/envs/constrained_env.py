@@ -220,7 +220,7 @@ class ConstrainedEnv(ManagerBasedRlEnv):
     rewards = [f"Episode_Reward/{name}" for name in self.reward_manager.active_terms]
     if log.keys() >= set(rewards):
       log["Train/reward"] = sum(log[name] for name in rewards)
-      # As mjlab has it, terms are given per second of a full episode.
+      # mjlab gives the terms per second of a full episode.
       log.update({name: log[name] / self.max_episode_length_s for name in rewards})
     return log
 

@@ -40,12 +40,16 @@ class DeviceLog:
       counted = torch.zeros(()) if where is None else where
       self._means[key] = [self._buffer(v) for v in (counted, *values.values())]
     count, *sums = self._means[key]
-    count.add_(1.0 if where is None else where)
-    for total, value in zip(sums, values.values(), strict=True):
-      if where is None:
+    if where is None:
+      count.add_(1.0)
+      for total, value in zip(sums, values.values(), strict=True):
         total.add_(value)
-      else:
-        total.addcmul_(value, where)
+    else:
+      # Once for all: kernels of mixed types take three times as long.
+      weight = where.float()
+      count.add_(weight)
+      for total, value in zip(sums, values.values(), strict=True):
+        total.addcmul_(value, weight)
 
   def share(self, names: Names, chosen: torch.Tensor, weight: torch.Tensor) -> None:
     """Counts which of the names is ``chosen`` [B], by its index, with a weight [B]."""
@@ -108,7 +112,9 @@ def _over(total: torch.Tensor, count: torch.Tensor) -> torch.Tensor:
   return (total / count).masked_fill(count == 0, -torch.inf)
 
 
-def _to_host(rows: list[tuple[Names, torch.Tensor, Callable[[Any], float]]]) -> dict:
+def _to_host(
+  rows: list[tuple[Names, torch.Tensor, Callable[[Any], float]]],
+) -> dict[str, float]:
   """Copies all rows at once and combines those of a name; infinite ones are empty."""
   host = iter(torch.cat([row for _, row, _ in rows]).tolist() if rows else ())
   found: dict[str, list[float]] = {}

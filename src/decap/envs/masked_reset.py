@@ -136,6 +136,7 @@ class MaskedReset:
   def _log_episodes(self, mask: torch.Tensor) -> None:
     env = self._env
     rewards, terminations = env.reward_manager, env.termination_manager
+    # Of whole episodes; the environment gives rewards per second.
     ended = {
       tuple(f"Episode_Reward/{n}" for n in rewards.active_terms): self._rewards,
       tuple(f"Episode_Termination/{n}" for n in terminations.active_terms): self._dones,
