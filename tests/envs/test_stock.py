@@ -44,6 +44,10 @@ def test_substitution_is_undone(name):
     assert cfg.curriculum["terrain_levels"].func is terrain_levels
     assert levels.func is velocity_mdp.terrain_levels_vel
   assert found == expected
+  actor = twin.observations["actor"].terms
+  assert actor["projected_gravity"].func is mjlab_mdp.projected_gravity
+  assert twin.rewards["orientation"].func is mjlab_mdp.flat_orientation_l2
+  assert twin.terminations["tilted"].func is mjlab_mdp.bad_orientation
   # The original still has our terms.
   assert cfg.events["push"].func is not mjlab_mdp.push_by_setting_velocity
 

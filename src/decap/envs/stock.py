@@ -10,10 +10,23 @@ from typing import Any
 
 import torch
 from mjlab.envs import ManagerBasedRlEnv, ManagerBasedRlEnvCfg
+from mjlab.envs import mdp as mjlab_mdp
 
+from decap.envs import mdp
 from decap.envs.constrained_env import ConstrainedEnvCfg
 from decap.envs.masked import is_masked
 from decap.envs.mdp import MASKED_CURRICULA, MASKED_EVENTS
+
+_SAME_AS = {
+  mjlab_mdp.base_lin_vel: mdp.base_lin_vel,
+  mjlab_mdp.projected_gravity: mdp.projected_gravity,
+  mjlab_mdp.joint_pos_rel: mdp.joint_pos_rel,
+  mjlab_mdp.joint_vel_rel: mdp.joint_vel_rel,
+  mjlab_mdp.flat_orientation_l2: mdp.flat_orientation,
+  mjlab_mdp.joint_pos_limits: mdp.joint_pos_limits,
+  mjlab_mdp.bad_orientation: mdp.bad_orientation,
+}
+"""mjlab's term → ours, which takes fewer kernels."""
 
 
 def stock_twin(cfg: ConstrainedEnvCfg) -> ManagerBasedRlEnvCfg:
@@ -27,6 +40,10 @@ def stock_twin(cfg: ConstrainedEnvCfg) -> ManagerBasedRlEnvCfg:
   twin = ManagerBasedRlEnvCfg(**{name: getattr(cfg, name) for name in names})
   _restore(twin.events, MASKED_EVENTS)
   _restore(twin.curriculum, MASKED_CURRICULA)
+  for terms in (twin.rewards, twin.terminations):
+    _restore(terms, _SAME_AS)
+  for group in twin.observations.values():
+    _restore(group.terms, _SAME_AS)
   for command in twin.commands.values():
     # Where an environment of ours was built from the config, it says how.
     vars(command).pop("build", None)

@@ -49,6 +49,7 @@ _USUAL_FIELDS = (
   "mocap_quat",
   "xpos",
   "xquat",
+  "xmat",
   "xipos",
   "cvel",
   "subtree_com",
