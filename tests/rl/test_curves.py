@@ -1,5 +1,7 @@
 """Curves of a run: TensorBoard events, and W&B beside them."""
 
+from tensorboard.summary.writer import event_file_writer
+
 from decap.rl.config import AgentCfg
 from decap.rl.curves import Curves
 
@@ -21,7 +23,12 @@ def test_without_a_folder_nothing_is_written(tmp_path, monkeypatch):
   assert not list(tmp_path.iterdir())
 
 
-def test_a_continued_run_writes_again_what_its_checkpoint_did_not_have(tmp_path):
+def test_a_continued_run_writes_again_what_its_checkpoint_did_not_have(
+  tmp_path, monkeypatch
+):
+  # Files of the same second end in a counter, and their names are sorted as text.
+  counter = event_file_writer.AtomicCounter(0)
+  monkeypatch.setattr(event_file_writer, "_global_uid", counter)
   for first, values in ((0, (1.0, 2.0, 3.0)), (1, (20.0, 30.0))):
     with Curves(tmp_path, AgentCfg(), first) as curves:
       for i, value in enumerate(values, start=first + 1):
