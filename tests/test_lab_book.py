@@ -20,7 +20,7 @@ def _percent(row: dict[str, float], *names: str) -> str:
 
 
 def test_series_1_and_2_are_the_last_rows_of_their_files():
-  _, first, second, _ = re.split(r"^## \d\.", PAGE, flags=re.MULTILINE)
+  _, first, second, *_ = re.split(r"^## \d\.", PAGE, flags=re.MULTILINE)
   for series, text in (("1", first), ("2", second)):
     table = re.findall(r"^\| `(.*?)`.*?\|(.*)\|$", text, re.MULTILINE)
     assert len(table) == {"1": 8, "2": 6}[series]
@@ -49,3 +49,20 @@ def test_series_3_is_the_mean_of_rows_within_ten_iterations():
         for key in ("episode_steps", "return_xy", "delta")
       )
       assert cell == f"{steps:.0f} / {returns:.1f} / {delta:.2f}", (run, samples)
+
+
+def test_series_4_is_the_mean_of_rows_within_ten_iterations():
+  text = re.split(r"^## \d\.", PAGE, flags=re.MULTILINE)[4]
+  table = re.findall(r"^\| `(.*?)` \| (\d+) \| \d+ M \| (.*) \|$", text, re.MULTILINE)
+  assert len(table) == 12
+  for run, iteration, cells in table:
+    near = [r for r in _file(f"4-{run}") if abs(r["iteration"] - int(iteration)) <= 10]
+    mean = {key: fmean(row[key] for row in near) for key in near[0]}
+    assert cells.split(" | ") == [
+      f"{mean['episode_steps']:.0f}",
+      f"{mean['return_xy']:.1f}",
+      f"{mean['delta']:.2f}",
+      _percent(mean, "action_rate_upper", "action_rate_lower"),
+      _percent(mean, "joint_acc_upper"),
+      _percent(mean, "joint_torque_lower"),
+    ], (run, iteration)
