@@ -10,6 +10,7 @@ import torch
 from decap.errors import UserError
 from decap.rl.capture import Captured, on_stream
 from decap.sim import WarpSimulation, make_simulation
+from decap.sim.warp import contacts_stand_alone
 from tests.sim.scenes import native, stand, targets, task_cfg
 
 # One control step from the same state. Warp works in single precision.
@@ -43,6 +44,21 @@ def test_split_refuses_what_it_cannot_split(g1):
       WarpSimulation(1, cfg, g1, "cpu", split=True)
   finally:
     g1.opt.enableflags &= ~int(mujoco.mjtEnableBit.mjENBL_SLEEP)
+
+
+def test_contacts_run_beside_velocities_where_neither_needs_the_other(g1):
+  assert contacts_stand_alone(g1)
+  ball = '<body name="a"><joint name="j"/><geom size="1"/></body>'
+  for kind, tag in (
+    ("actuator", '<motor joint="j"/>'),
+    ("actuator", '<adhesion body="a" ctrlrange="0 1"/>'),
+    ("equality", '<joint joint1="j"/>'),
+    ("tendon", '<fixed><joint joint="j" coef="1"/></fixed>'),
+  ):
+    model = mujoco.MjModel.from_xml_string(
+      f"<mujoco><worldbody>{ball}</worldbody><{kind}>{tag}</{kind}></mujoco>"
+    )
+    assert contacts_stand_alone(model) is ("motor" in tag), tag
 
 
 @pytest.mark.slow

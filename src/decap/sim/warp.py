@@ -234,11 +234,10 @@ class WarpSimulation(Simulation):
     self._forces_known = True
 
   def _make_second_stream(self) -> wp.Stream | None:
-    """For what contacts need not wait for, in models where that is so."""
-    model = self._mj_model
-    if not self.wp_device.is_cuda or model.ntendon or model.neq or model.nflex:
-      return None
-    return wp.Stream(self.wp_device)
+    """For what contacts need not wait for, on a GPU."""
+    if self.wp_device.is_cuda and contacts_stand_alone(self._mj_model):
+      return wp.Stream(self.wp_device)
+    return None
 
   def _position_stage(self, sensed: bool) -> None:
     """The first half of mujoco_warp.forward: what depends on qpos and qvel alone."""
@@ -297,6 +296,15 @@ class WarpSimulation(Simulation):
     wp.launch(
       _zero_columns, dim=sensordata.shape, inputs=[columns], outputs=[sensordata]
     )
+
+
+def contacts_stand_alone(model: mujoco.MjModel) -> bool:
+  """Whether contacts neither need velocities and transmissions nor are needed there.
+
+  Equalities need velocities; adhesion pulls where there are contacts.
+  """
+  adheres = (model.actuator_trntype == mujoco.mjtTrn.mjTRN_BODY).any()
+  return not (model.ntendon or model.neq or model.nflex or adheres)
 
 
 def _torch_arrays(*bridges: WarpBridge) -> Iterator[TorchArray]:
