@@ -16,6 +16,10 @@ from decap.cli import main
     (["--device", "cpu", "--cases", "captured"], "The case 'captured' needs a GPU"),
     (["--cases", "fast"], "invalid choice: 'fast'"),
     (["nothing"], "invalid choice: 'nothing'"),
+    (["methods", "--from", "a.json"], "'decap bench methods' takes no --from"),
+    (["--from", "a.json", "--num-envs", "4"], "nothing and takes no --num-envs"),
+    (["learning", "--from", "a.json", "--seeds", "4"], "nothing and takes no --seeds"),
+    (["learning", "--from", "/a.json"], "/a.json is no file of 'decap bench learning"),
   ],
 )
 def test_wrong_options(arguments, message, capsys):

@@ -1,9 +1,13 @@
 """Learning curves of both loops, and the methods' speeds, on a few environments."""
 
+import dataclasses
 import json
+
+import pytest
 
 from decap.bench import learning
 from decap.bench.methods import PLAIN_PPO, bench_methods
+from decap.errors import UserError
 
 
 def test_both_loops_train_and_are_compared(tmp_path, capsys):
@@ -23,8 +27,15 @@ def test_both_loops_train_and_are_compared(tmp_path, capsys):
 def test_curves_survive_a_file(tmp_path):
   curve = learning.Curve("ours", 2, [10, 20], [0.1, 0.3], [0.0, 0.5], 1.0)
   assert curve.final("reward") == 0.3
-  learning._write_json(tmp_path / "l.json", [curve], "g1-flat", 4)
-  assert learning.read_json(tmp_path / "l.json") == [curve]
+  curves = [curve, dataclasses.replace(curve, case="stock")]
+  learning._write_json(tmp_path / "l.json", curves, "g1-flat", 4)
+  assert learning.read_json(tmp_path / "l.json") == curves
+
+
+def test_a_file_without_one_of_the_loops_is_refused(tmp_path):
+  learning._write_json(tmp_path / "l.json", [learning.Curve("ours", 1)], "g1-flat", 4)
+  with pytest.raises(UserError, match=r"l\.json has no curve of stock"):
+    learning.read_json(tmp_path / "l.json")
 
 
 def test_methods_are_measured_against_plain_ppo(tmp_path):

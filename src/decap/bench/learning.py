@@ -22,6 +22,7 @@ from typing import Any
 from rich.progress import Progress
 
 from decap.bench.machine import describe_machine
+from decap.errors import UserError
 from decap.files import replacing, write_text
 from decap.sweep.mps import shared_gpu
 
@@ -146,8 +147,17 @@ def table(curves: Sequence[Curve]) -> list[str]:
 
 
 def read_json(path: Path) -> list[Curve]:
-  """What ``bench_learning`` wrote."""
-  return [Curve(**row) for row in json.loads(path.read_text())["results"]]
+  """What ``bench_learning`` wrote, once both loops have a curve."""
+  try:
+    curves = [Curve(**row) for row in json.loads(path.read_text())["results"]]
+  except (OSError, ValueError, KeyError, TypeError) as error:
+    raise UserError(
+      f"{path} is no file of 'decap bench learning --json': {error}"
+    ) from error
+  missing = CASES.keys() - {curve.case for curve in curves}
+  if missing:
+    raise UserError(f"{path} has no curve of {', '.join(sorted(missing))}.")
+  return curves
 
 
 def plot(curves: Sequence[Curve], path: Path) -> None:

@@ -85,9 +85,7 @@ def _training(options: argparse.Namespace) -> int:
 
 
 def _stored(options: argparse.Namespace) -> int:
-  for name in ("num_envs", "task", "cases", "seconds", "json"):
-    if getattr(options, name) is not None:
-      raise UserError(f"--from measures nothing and takes no --{name}.")
+  _refuse_to_measure(options)
   from decap.bench import throughput
 
   return _show(options, *throughput.read_json(Path(options.source)))
@@ -149,6 +147,7 @@ def _learning(options: argparse.Namespace) -> int:
   from decap.bench import learning
 
   if options.source:
+    _refuse_to_measure(options)
     curves = learning.read_json(Path(options.source))
   else:
     task, num_envs = _task(options), _one_size(options)
@@ -167,10 +166,17 @@ def _learning(options: argparse.Namespace) -> int:
   return 0
 
 
-def _refuse(options: argparse.Namespace, *names: str) -> None:
+def _refuse(options: argparse.Namespace, *names: str, by: str = "") -> None:
+  by = by or f"'decap bench {options.what}'"
   for name in names:
     if getattr(options, name) is not None:
-      raise UserError(f"'decap bench {options.what}' takes no --{name}.")
+      option = "from" if name == "source" else name.replace("_", "-")
+      raise UserError(f"{by} takes no --{option}.")
+
+
+def _refuse_to_measure(options: argparse.Namespace) -> None:
+  settings = ("num_envs", "task", "cases", "seconds", "iterations", "seeds", "json")
+  _refuse(options, *settings, by="--from measures nothing and")
 
 
 def _task(options: argparse.Namespace) -> str:
