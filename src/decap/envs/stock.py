@@ -50,8 +50,9 @@ def stock_twin(cfg: ConstrainedEnvCfg) -> ManagerBasedRlEnvCfg:
   return twin
 
 
-def _restore(terms: dict[str, Any], masked: dict[Callable, Callable]) -> None:
-  stock = {ours: theirs for theirs, ours in masked.items()}
+def _restore(terms: dict[str, Any], substitutes: dict[Callable, Callable]) -> None:
+  """Puts mjlab's terms back; ``substitutes`` are mjlab's term → ours."""
+  stock = {ours: theirs for theirs, ours in substitutes.items()}
   for name, term in terms.items():
     if term is None:
       continue

@@ -1,6 +1,7 @@
 """Observation terms of mjlab that share what the groups have in common.
 
-Same names, values and parameters; noise is added by the manager.
+Same names and values; for biased encoders take mjlab's ``joint_pos_rel``. Noise is
+added by the manager.
 """
 
 from __future__ import annotations
