@@ -66,6 +66,13 @@ def test_changed_noise_takes_effect(env):
   assert torch.equal(ours(env, "actor"), by_mjlab(env, "critic")[:, 3:])
 
 
+def test_bounds_may_be_lists(env):
+  term = env.observation_manager.get_term_cfg("actor", "projected_gravity")
+  term.noise = UniformNoiseCfg(n_min=[1.1, 2.1, 3.1], n_max=[1.5, 2.5, 3.5])  # ty: ignore
+  noise = ours(env, "actor")[:, 3:6] - by_mjlab(env, "critic")[:, 6:9]
+  assert noise.floor().tolist() == [[1.0, 2.0, 3.0]] * NUM_ENVS
+
+
 @pytest.mark.parametrize(
   "edit",
   [

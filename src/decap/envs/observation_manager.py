@@ -53,7 +53,8 @@ class JoinedObservationManager(ObservationManager):
       values = np.concatenate(columns, axis=1, dtype=np.float32)
       return torch.as_tensor(values, device=self._env.device)
 
-    return kept(self._env, ("noise", group, bounds), make)
+    # As text: bounds may be lists, as files give them.
+    return kept(self._env, ("noise", group, str(bounds)), make)
 
 
 def _bounds(term: ObservationTermCfg) -> tuple[Any, Any]:
