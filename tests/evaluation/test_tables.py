@@ -137,6 +137,21 @@ def test_formats(template):
   assert "DoF velocity" in console.export_text()
 
 
+@pytest.mark.parametrize("width", [80, 40])
+def test_a_narrow_terminal_breaks_no_words(template, width):
+  tables = tables_of(
+    result(template, "cat", 2.0), result(template, "decap", 1.0), baseline="cat"
+  )
+  for table in tables:
+    console = Console(width=width, file=io.StringIO(), record=True)
+    console.print(formats.to_rich(table), crop=False)
+    printed = set(console.export_text().split())
+    for index, column in enumerate(table.columns):
+      cells = [formats.cell_text(row.cells[index], column) for row in table.rows]
+      for text in [formats.header(column), *cells]:
+        assert printed.issuperset(text.split())
+
+
 def test_results_survive_their_file(template, tmp_path):
   template.save(tmp_path / "metrics.json")
   loaded = find_result(tmp_path)

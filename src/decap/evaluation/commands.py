@@ -302,7 +302,8 @@ def _print_tables(tables: Sequence[Table]) -> None:
 
   console = Console()
   for table in tables:
-    console.print(to_rich(table))
+    # Where a table is wider than the terminal, its lines go on in the next one.
+    console.print(to_rich(table), crop=False)
   console.print(tables[0].note)
 
 

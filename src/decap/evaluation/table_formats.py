@@ -37,12 +37,20 @@ def to_rich(table: Table):
   from rich import box
   from rich.table import Table as RichTable
 
-  out = RichTable(title=table.title, title_justify="left", box=box.SIMPLE_HEAD)
+  out = RichTable(
+    title=table.title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0)
+  )
   if _has_sections(table):
     out.add_column("Group", no_wrap=True)
   out.add_column("Method", no_wrap=True)
-  for column in table.columns:
-    out.add_column(header(column), justify="right", overflow="fold")
+  for index, column in enumerate(table.columns):
+    texts = [
+      header(column),
+      *(cell_text(row.cells[index], column) for row in table.rows),
+    ]
+    # A narrow terminal breaks lines between words, never within one.
+    longest = max(len(word) for text in texts for word in text.split())
+    out.add_column(header(column), justify="right", min_width=longest)
   last = None
   for row in table.rows:
     if last is not None and row.section != last:
