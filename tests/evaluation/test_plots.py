@@ -62,6 +62,20 @@ def test_tracking_shows_command_pushes_and_the_middle_environment(trajectories):
   assert pushes == [4.0, 8.0]
 
 
+def test_tracking_shows_every_command_where_they_differ():
+  one, other = make_trajectory(), make_trajectory()
+  assert [line.get_label() for line in _forward(one, other)] == ["command", "a", "b"]
+  other.command = other.command + 0.5
+  shown = {line.get_label(): line.get_ydata() for line in _forward(one, other)}
+  np.testing.assert_array_equal(shown["a: command"], one.command[:, 0, 0])
+  np.testing.assert_array_equal(shown["b: command"], other.command[:, 0, 0])
+  assert "command" not in shown
+
+
+def _forward(one, other):
+  return plots.velocity_tracking({"a": one, "b": other}).axes[0].lines
+
+
 def test_distributions_have_the_limit_at_one(results):
   fig = plots.distributions(results)
   assert len(fig.axes) == 8

@@ -60,17 +60,28 @@ def velocity_tracking(trajectories: Trajectories) -> Figure:
   """Forward and lateral velocity against the command; band: 10 to 90 % of environments.
 
   Meant for the switching protocol with pushes, where every environment has the same
-  command at the same time; otherwise it shows the first environment.
+  command at the same time; otherwise it shows the first environment. Random commands are
+  drawn anew after a fall: where policies were told different things, each has its own
+  command, a thin line in its colour.
   """
+  first, *others = trajectories.values()
+  shared = all(
+    np.array_equal(other.command[:, 0], first.command[:, 0]) for other in others
+  )
   with rc_context(RC):
     fig = Figure(figsize=(8, 4.4))
     axes = [row[0] for row in _grid(fig, 2, 1)]
     for axis, (ax, name) in enumerate(zip(axes, ("forward", "lateral"), strict=True)):
-      first = next(iter(trajectories.values()))
-      command = first.command[:, 0, axis]
-      ax.plot(first.time_s, command, color="black", lw=1.2, label="command")
+      if shared:
+        command = first.command[:, 0, axis]
+        ax.plot(first.time_s, command, color="black", lw=1.2, label="command")
       for i, (label, trajectory) in enumerate(trajectories.items()):
         _tracking_line(ax, trajectory, axis, i, label)
+        if not shared:
+          command = trajectory.command[:, 0, axis]
+          color = _style(i)["color"]
+          told = f"{label}: command"
+          ax.plot(trajectory.time_s, command, color=color, lw=0.7, label=told)
       _mark_pushes(ax, first)
       ax.set_ylabel(f"{name} velocity (m/s)")
     axes[-1].set_xlabel("time (s)")
