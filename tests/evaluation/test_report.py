@@ -54,6 +54,12 @@ def page(tmp_path_factory):
   return (folder / "out" / "r.html").read_text()
 
 
+def test_what_a_policy_does_not_have_is_a_dash(tmp_path):
+  results = make_results(tmp_path)
+  results[0].policy["seed"] = None
+  assert "<td>–</td><td>t</td><td>cat&lt;</td>" in make_report(make_input(results))
+
+
 def test_it_loads_nothing_from_elsewhere(page):
   assert "http:" not in page and "https:" not in page
   sources = re.findall(r'(?:src|href)="([^"]{0,20})', page)

@@ -121,7 +121,7 @@ def _figures(
     parts.append(_missing("velocity tracking and traces"))
   if trajectories:
     for quantity in QUANTITIES:
-      caption = f"{TITLES[quantity]} of the fastest joint of each group; limits dashed"
+      caption = f"Largest {TITLES[quantity].lower()} of each group; limits dashed"
       parts.append(_figure(lambda q=quantity: plots.traces(trajectories, q), caption))
   parts.append(
     _figure(
@@ -208,7 +208,9 @@ def _plain_table(heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
   head = "".join(f"<th>{html.escape(text)}</th>" for text in heads)
   lines = []
   for row in rows:
-    texts = [v if isinstance(v, str) else json.dumps(v) for v in row]
+    texts = [
+      v if isinstance(v, str) else "–" if v is None else json.dumps(v) for v in row
+    ]
     lines.append("".join(f"<td>{html.escape(text)}</td>" for text in texts))
   body = "".join(f"<tr>{line}</tr>" for line in lines)
   return (
