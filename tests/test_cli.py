@@ -197,9 +197,11 @@ def test_a_limits_file_is_read_and_checked(tmp_path):
   assert read_limits(path) == {"joint_vel": {"upper": 2.0}, "tilt": 0.5}
   path.write_text(json.dumps({"limits": {"joint_vel": {"lower": 9}}}))
   assert read_limits(path) == {"joint_vel": {"lower": 9}}
-  path.write_text("joint_vel: {upper: -1}")
-  with pytest.raises(UserError, match="'joint_vel/upper' must be above 0, not -1"):
-    read_limits(path)
+  for text, value in (("-1", "-1"), (".nan", "nan"), (".inf", "inf"), ("yes", "True")):
+    path.write_text(f"joint_vel: {{upper: {text}}}")
+    message = f"'joint_vel/upper' must be finite and above 0, not {value}"
+    with pytest.raises(UserError, match=message):
+      read_limits(path)
   path.write_text("- 1\n- 2")
   with pytest.raises(UserError, match="must map constraints to limits"):
     read_limits(path)

@@ -12,6 +12,7 @@ import dataclasses
 import enum
 import io
 import json
+import math
 import os
 import re
 import tempfile
@@ -127,9 +128,10 @@ def read_limits(path: str | Path) -> dict[str, Any]:
   for name, limits in data.items():
     for group, limit in (limits if isinstance(limits, dict) else {"": limits}).items():
       where = f"{name}/{group}".rstrip("/")
-      if isinstance(limit, bool) or not isinstance(limit, (int, float)) or limit <= 0:
+      number = isinstance(limit, (int, float)) and not isinstance(limit, bool)
+      if not number or not 0 < limit < math.inf:
         raise UserError(
-          f"{path}: the limit of '{where}' must be above 0, not {limit!r}."
+          f"{path}: the limit of '{where}' must be finite and above 0, not {limit!r}."
         )
   return data
 
