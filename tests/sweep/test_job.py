@@ -110,6 +110,7 @@ def test_estimate(tmp_path):
   # 6 and 10 iterations of 64 × 24 steps, and two starts of 30 s.
   seconds, basis = display.estimate(plan, [job, new])
   assert seconds == pytest.approx(16 * 64 * 24 / 1000 + 60)
+  assert basis.startswith("30 s for each start, and 24,576 steps at 1000 steps/s")
   assert "file" in basis
   # Two at a time, each as fast as the log of the first says.
   new.log_file.parent.mkdir()

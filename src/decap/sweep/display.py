@@ -41,7 +41,9 @@ def estimate(plan: Plan, jobs: Sequence[Job]) -> tuple[float, str]:
     steps += left * job.run.steps_per_iteration
     starts += left > 0
   seconds = steps / rate + START_S * -(-starts // plan.jobs)
-  return seconds, f"{steps / 1e6:.3g} M steps at {rate:.0f} steps/s ({basis})"
+  count = f"{steps / 1e6:.3g} M" if steps >= 1e6 else f"{steps:,}"
+  work = f"{START_S:g} s for each start, and {count} steps at {rate:.0f} steps/s"
+  return seconds, f"{work} ({basis})"
 
 
 def plan_lines(plan: Plan, jobs: Sequence[Job]) -> list[str]:
