@@ -5,6 +5,11 @@ import re
 from pathlib import Path
 from statistics import fmean
 
+import pytest
+import torch
+
+from decap.constraints.feasibility import RewardGuard
+
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "lab-book.md").read_text("utf-8")
 
@@ -51,12 +56,16 @@ def test_series_3_is_the_mean_of_rows_within_ten_iterations():
       assert cell == f"{steps:.0f} / {returns:.1f} / {delta:.2f}", (run, samples)
 
 
-def test_series_4_is_the_mean_of_rows_within_ten_iterations():
-  text = re.split(r"^## \d\.", PAGE, flags=re.MULTILINE)[4]
-  table = re.findall(r"^\| `(.*?)` \| (\d+) \| \d+ M \| (.*) \|$", text, re.MULTILINE)
-  assert len(table) == 12
+@pytest.mark.parametrize(("series", "rows"), [(4, 12), (5, 10)])
+def test_series_4_and_5_are_means_of_rows_within_ten_iterations(series, rows):
+  text = re.split(r"^## \d\.", PAGE, flags=re.MULTILINE)[series]
+  pattern = r"^\| `(.*?)` \| (\d+) \| [\d.]+ M \| (.*) \|$"
+  table = re.findall(pattern, text, re.MULTILINE)
+  assert len(table) == rows
   for run, iteration, cells in table:
-    near = [r for r in _file(f"4-{run}") if abs(r["iteration"] - int(iteration)) <= 10]
+    near = [
+      r for r in _file(f"{series}-{run}") if abs(r["iteration"] - int(iteration)) <= 10
+    ]
     mean = {key: fmean(row[key] for row in near) for key in near[0]}
     assert cells.split(" | ") == [
       f"{mean['episode_steps']:.0f}",
@@ -66,3 +75,24 @@ def test_series_4_is_the_mean_of_rows_within_ten_iterations():
       _percent(mean, "joint_acc_upper"),
       _percent(mean, "joint_torque_lower"),
     ], (run, iteration)
+
+
+def _shares(name: str) -> list[float]:
+  """What a guard would have left of the budget, row by row."""
+  guard, shares, last = RewardGuard(0.95), [], 0.0
+  for row in _file(name):
+    reward = torch.tensor([row["reward"] / row["episode_steps"]])
+    for _ in range(int(row["iteration"] - last)):
+      guard.hear(reward)
+      share = float(guard.share())
+    shares.append(share)
+    last = row["iteration"]
+  return shares
+
+
+def test_a_guard_would_have_kept_the_walk_of_series_4_and_left_the_way_there_alone():
+  assert min(_shares("4-seed2")) > 0.95
+  assert min(_shares("3-b005")) > 0.75
+  longer = _shares("4-longer")
+  assert min(longer[:60]) > 0.65
+  assert longer[78] < 0.3 and longer[-1] == 0.0

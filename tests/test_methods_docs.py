@@ -127,7 +127,8 @@ def test_the_table_of_aids_gives_their_values():
     set_feasibility(env, names[-1])
     aid = env.feasibility
     shrink = aid and aid.quantile and aid.shrink
-    expected = [aid and aid.budget, aid and aid.quantile, shrink]
+    keep = aid and aid.keep
+    expected = [aid and aid.budget, aid and aid.quantile, shrink, keep]
     assert values == ["" if value is None else f"{value:g}" for value in expected]
   assert tuple(names) == methods.Feasibility.__args__
 

@@ -107,6 +107,7 @@ def check_effects(env: ConstrainedEnvCfg, overrides: list[str]) -> None:
     "env.termination.scale-floor": scale_floor_abs is not None and "scale-floor-abs",
     "env.feasibility.shrink": aid and aid.quantile is None and "quantile None",
     "env.feasibility.scope": aid and aid.budget is None and "budget None",
+    "env.feasibility.keep": aid and aid.budget is None and "budget None",
   }
   for name, term in env.constraints.items():
     option = f"env.constraints.{name}.p-max".replace("_", "-")
@@ -200,7 +201,7 @@ def set_feasibility(env: ConstrainedEnvCfg, kind: Feasibility) -> None:
     "none": None,
     "cap": FeasibilityCfg(budget=0.04),
     "cap-rows": FeasibilityCfg(budget=0.01, scope="row"),
-    "anneal": FeasibilityCfg(budget=0.005, quantile=0.98),
+    "anneal": FeasibilityCfg(budget=0.005, quantile=0.98, keep=0.95),
   }
   env.feasibility = aids[kind]
 

@@ -11,6 +11,7 @@ from decap.constraints import (
   FeasibilityCfg,
   decap_probability,
 )
+from decap.constraints.feasibility import GUARD_ITERATIONS, RewardGuard
 
 
 def test_cap_scales_the_population_to_the_budget():
@@ -36,6 +37,59 @@ def test_cap_is_the_identity_once_the_mean_is_within_the_budget():
   for _ in range(60):
     scaled = cap.scale(delta)
   assert torch.equal(scaled, delta)
+
+
+def guarded(keep: float, *rewards: float) -> RewardGuard:
+  """A guard that has heard one reward per iteration, long enough to count its best."""
+  guard = RewardGuard(keep)
+  for reward in rewards:
+    for _ in range(GUARD_ITERATIONS * 20):
+      guard.hear(torch.tensor([reward, reward]))
+      guard.share()
+  return guard
+
+
+@pytest.mark.parametrize(
+  ("rewards", "share"),
+  [
+    ((2.0,), 1.0),
+    ((2.0, 1.9), 0.5),
+    ((2.0, 1.8), 0.0),
+    ((2.0, 0.0), 0.0),
+    ((2.0, 1.8, 2.0), 1.0),
+    ((2.0, 4.0), 1.0),
+    ((0.0,), 1.0),
+    ((-3.0,), 1.0),
+    ((-3.0, -3.15), 0.5),
+  ],
+)
+def test_a_guard_affords_less_as_the_reward_falls_below_its_best(rewards, share):
+  guard = guarded(0.9, *rewards)
+  guard.hear(torch.full((3,), rewards[-1]))
+  assert guard.share() == pytest.approx(share, abs=1e-3)
+
+
+def test_a_guard_does_not_count_how_episodes_start():
+  guard = RewardGuard(0.9)
+  for step in range(2 * GUARD_ITERATIONS):
+    guard.hear(torch.ones(2) if step == 0 else 0.2 * torch.ones(2))
+    share = guard.share()
+  assert float(guard.best) < 0.25
+  assert share > 0.0
+
+
+def test_the_budget_is_what_the_guard_affords():
+  cap = Feasibility(FeasibilityCfg(budget=0.1, keep=0.9))
+  cap.guard = guarded(0.9, 2.0, 1.9)
+  cap.guard.hear(torch.full((4,), 1.9))
+  cap.between_iterations()
+  ones = torch.ones(4)
+  assert torch.allclose(cap.scale(ones), 0.05 * ones, atol=1e-4)
+  # A policy that complies has the paper's probabilities, whatever it earns.
+  cap.guard = guarded(0.9, 2.0, 0.0)
+  cap.between_iterations()
+  cap.mean.zero_()
+  assert torch.equal(cap.scale(0.0 * ones), 0.0 * ones)
 
 
 def test_cap_by_row_leaves_rows_within_the_budget_alone():
@@ -128,6 +182,7 @@ def test_state_is_written_in_place():
     ("scope", "none"),
     ("decay", 1.0),
     ("budget", 0.0),
+    ("keep", 1.0),
     ("quantile", 0.0),
     ("quantile", 1.1),
     ("shrink", math.nan),

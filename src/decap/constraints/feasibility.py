@@ -16,6 +16,12 @@ import torch
 
 from decap.constraints.average import average_in_place
 
+GUARD_ITERATIONS = 40
+"""Iterations over which a guard averages rewards, and before it counts their best."""
+
+MIN_BUDGET = 1e-9
+"""What is left of a budget that the task cannot afford."""
+
 MAX_SAMPLES = 512
 """Environments, evenly spread, from which the policy's quantiles are taken."""
 
@@ -33,6 +39,10 @@ class FeasibilityCfg:
   quantile: float | None = None
   """Limits start at this quantile of the policy's own quantities and shrink to ε, in
   (0, 1]. None: limits are ε from the start."""
+  keep: float | None = None
+  """Share of the best task reward below which nothing is enforced any more, in [0, 1):
+  the budget falls linearly to zero as the reward falls from its best to there, so that
+  smoothness never costs more of the task. None: the budget stays."""
   shrink: float = 0.9
   """Limit over that quantile, in (0, 1]; below 1 it always pulls."""
   decay: float = 0.99
@@ -47,6 +57,8 @@ class FeasibilityCfg:
       value = getattr(self, name)
       if value is not None and not 0.0 < value <= 1.0:
         raise ValueError(f"{name} must be in (0, 1], got {value}.")
+    if self.keep is not None and not 0.0 <= self.keep < 1.0:
+      raise ValueError(f"keep must be in [0, 1), got {self.keep}.")
 
 
 class Feasibility:
@@ -58,10 +70,13 @@ class Feasibility:
     num_rows: int = 1,
     device: torch.device | str = "cpu",
   ) -> None:
+    assert cfg.budget is not None
     self.cfg = cfg
     shape = (num_rows,) if cfg.scope == "row" else ()
     self.mean = torch.zeros(shape, device=device)
     self.gain = torch.ones(shape, device=device)
+    self.budget = torch.full((), cfg.budget, device=device)
+    self.guard = None if cfg.keep is None else RewardGuard(cfg.keep, device)
 
   def scale(self, delta: torch.Tensor) -> torch.Tensor:
     """Take in δ of this step and return it scaled.
@@ -69,10 +84,48 @@ class Feasibility:
     Args:
       delta: Probabilities by row, or δ̄ where the scope is total. # [B, K], or [B]
     """
-    assert self.cfg.budget is not None
     self.mean.lerp_(delta.mean(0), self.gain)
     self.gain.fill_(1.0 - self.cfg.decay)
-    return delta / (self.mean / self.cfg.budget).clamp(min=1.0)
+    return delta / (self.mean / self.budget).clamp(min=1.0)
+
+  def between_iterations(self) -> None:
+    """Set the budget by the rewards that the guard has heard since the last call."""
+    if self.guard is not None:
+      share = self.guard.share()
+      self.budget.copy_((self.cfg.budget * share).clamp(min=MIN_BUDGET))
+
+
+class RewardGuard:
+  """How much of the budget the task can afford.
+
+  Ending returns early favours what is safe: where standing still earns nearly as much
+  as walking, a policy that walks and violates is worth less than one that stands.
+  """
+
+  def __init__(self, keep: float, device: torch.device | str = "cpu") -> None:
+    self._margin = 1.0 - keep
+    self.sum, self.steps, self.iterations, self.average, self.best = (
+      torch.zeros((), device=device) for _ in range(5)
+    )
+
+  def hear(self, reward: torch.Tensor) -> None:
+    """Take in what the task paid for a step. # [B]"""
+    self.sum.add_(reward.mean())
+    self.steps.add_(1.0)
+
+  def share(self) -> torch.Tensor:
+    """1 at the best mean reward so far, 0 below its share that is kept."""
+    self.iterations.add_(1.0)
+    gain = self.iterations.reciprocal().clamp(min=1.0 / GUARD_ITERATIONS)
+    self.average.lerp_(self.sum / self.steps.clamp(min=1.0), gain)
+    self.sum.zero_()
+    self.steps.zero_()
+    # The first rewards are of robots that have just been put on their feet.
+    best = torch.maximum(self.best, self.average)
+    early = self.iterations <= GUARD_ITERATIONS
+    torch.where(early, self.average, best, out=self.best)
+    lost = (self.best - self.average) / (self.best.abs() * self._margin + 1e-12)
+    return (1.0 - lost).clamp(min=0.0)
 
 
 class AnnealedLimit:
@@ -102,6 +155,6 @@ class AnnealedLimit:
     q = q[:: max(1, q.shape[0] // MAX_SAMPLES)]
     rank = max(1, math.ceil(self.cfg.quantile * q.shape[0]))
     high = q.kthvalue(rank, dim=0).values  # [J]
-    heard = high < torch.inf
+    heard = high.abs() < torch.inf
     average_in_place(self.average, self.gain, high, heard, self.cfg.decay)
     return torch.maximum(self.limit, self.average * self.cfg.shrink)

@@ -206,7 +206,8 @@ class ConstrainedEnv(ManagerBasedRlEnv):
     return self.obs_buf, self.extras
 
   def between_iterations(self) -> None:
-    """Curricula that decide on the host; call it between rollouts, never within."""
+    """What is decided once per rollout; call it between them, never within."""
+    self.constraint_manager.between_iterations()
     if self._masked_reset.host_curricula():
       self.reward_manager.load_weights()
 

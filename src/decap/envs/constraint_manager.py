@@ -126,6 +126,11 @@ class ConstraintManager(ManagerBase):
       "margins": {n: margins[:, s] for n, s in self._term_columns.items()},
     }
 
+  def between_iterations(self) -> None:
+    """What the feasibility aid decides once per rollout."""
+    if self._cap is not None:
+      self._cap.between_iterations()
+
   def set_limit(self, row: str, limit: float) -> None:
     """Changes the limit of one row, for example ``"joint_vel/upper"``."""
     if row not in self.cost_names:
@@ -279,6 +284,8 @@ class ConstraintManager(ManagerBase):
     """δ̄ within the budget, from δ of the rows [B, K] and their maximum. # [B]"""
     if self._cap is None:
       return strongest
+    if self._cap.guard is not None:
+      self._cap.guard.hear(self._env.reward_buf)
     if self._cap.cfg.scope == "row":
       return self._cap.scale(rows).amax(1)
     return self._cap.scale(strongest)
