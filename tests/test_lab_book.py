@@ -94,5 +94,5 @@ def test_a_guard_would_have_kept_the_walk_of_series_4_and_left_the_way_there_alo
   assert min(_shares("4-seed2")) > 0.95
   assert min(_shares("3-b005")) > 0.75
   longer = _shares("4-longer")
-  assert min(longer[:60]) > 0.65
+  assert min(longer[:60]) > 0.6
   assert longer[78] < 0.3 and longer[-1] == 0.0
