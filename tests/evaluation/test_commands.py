@@ -51,6 +51,15 @@ def test_evaluate_writes_metrics_and_a_trajectory(folder):
   assert trajectory.num_steps == 60 and trajectory.num_envs == 2  # One per rollout.
 
 
+def test_a_smaller_evaluation_of_the_same_policy_replaces_no_larger_one(folder, capsys):
+  before = (folder / "bundle-out" / "metrics.json").read_bytes()
+  less = [*TINY, "--steps", "55"]
+  where = ["--output", str(folder / "bundle-out")]
+  assert main(["evaluate", str(folder / "bundle"), *less, *where]) == 2
+  assert "holds a larger evaluation" in capsys.readouterr().err
+  assert (folder / "bundle-out" / "metrics.json").read_bytes() == before
+
+
 def test_compare_prints_tables_and_writes_a_report(folder, capsys):
   sources = [str(folder / "bundle-out"), str(folder / "stand-out")]
   out = folder / "report.html"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -150,6 +150,7 @@ def evaluate_main(args: EvaluateArgs) -> Path:
   away = "" if protocol.task == own_task else protocol.task
   label = "-".join(part for part in (away, protocol.label) if part)
   metrics_name, trajectory_name = file_names(label)
+  _keep_larger(folder / metrics_name, policy.info, protocol)
   with _progress(f"Evaluating {policy.info['name']}", protocol.steps) as on_step:
     evaluation = evaluate(
       policy,
@@ -172,6 +173,25 @@ def evaluate_main(args: EvaluateArgs) -> Path:
     f"{folder / metrics_name}"
   )
   return folder / metrics_name
+
+
+def _keep_larger(path: Path, policy: Mapping[str, object], protocol: Protocol) -> None:
+  """Refuse to replace a larger evaluation of the same policy."""
+  from decap.evaluation.results import load_result
+
+  try:
+    found = load_result(path)
+  except UserError:
+    return  # What cannot be read is replaced.
+  size, steps = (
+    found.protocol["rollouts"] * found.protocol["envs"],
+    found.protocol["steps"],
+  )
+  if found.policy == policy and size * steps > protocol.num_envs * protocol.steps:
+    raise UserError(
+      f"{path} holds a larger evaluation of this policy ({size} environments × {steps} "
+      "steps): delete it, or give --output DIR."
+    )
 
 
 def compare_main(args: CompareArgs) -> None:
