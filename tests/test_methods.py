@@ -278,3 +278,7 @@ def test_feasibility_is_an_option_of_survival_methods():
 def test_each_method_is_a_few_lines():
   for method in METHODS.values():
     assert len(inspect.getsource(method.edit).splitlines()) <= 10, method.name
+
+
+def test_a_misspelt_option_is_left_to_where_options_are_read():
+  check_options(get_method("lcp"), ["--env.termination.kapa", "3"])

@@ -96,8 +96,23 @@ def check_options(method: Method, overrides: list[str]) -> None:
     if option in RUN_OPTIONS:
       raise UserError(f"Give {RUN_OPTIONS[option]} instead of --{option}.")
     owned = any(fnmatchcase(option, pattern) for pattern in METHOD_OPTIONS)
-    if owned and not any(fnmatchcase(option, pattern) for pattern in method.uses):
+    used = any(fnmatchcase(option, pattern) for pattern in method.uses)
+    # What is misspelt is found where options are read, with a suggestion.
+    if owned and not used and _exists(option):
       raise UserError(f"Method '{method.name}' does not use --{option}.")
+
+
+def _exists(option: str) -> bool:
+  """Whether an option of the termination rule or the aid names one of its fields."""
+  from decap.constraints.feasibility import FeasibilityCfg
+  from decap.constraints.termination import TerminationCfg
+
+  section, _, name = option.rpartition(".")
+  configs = {"env.termination": TerminationCfg, "env.feasibility": FeasibilityCfg}
+  if section not in configs:
+    return True
+  names = [field.name for field in dataclasses.fields(configs[section])]
+  return name.replace("-", "_") in names
 
 
 def check_effects(env: ConstrainedEnvCfg, overrides: list[str]) -> None:
