@@ -66,11 +66,12 @@ def bench_learning(
   runs = [(case, seed) for seed in seeds for case in CASES]
   curves: list[Curve] = []
   with shared_gpu() as (variables, _), Progress() as progress:
-    os.environ.update(variables if device != "cpu" else {})
     bar = progress.add_task("training", total=len(runs))
     with ProcessPoolExecutor(
       max_workers=1 if device == "cpu" else len(runs),
       mp_context=multiprocessing.get_context("spawn"),
+      initializer=_set_environment,
+      initargs=(variables,),
     ) as pool:
       futures = [
         pool.submit(train, case, seed, task, num_envs, device, iterations)
@@ -81,8 +82,6 @@ def bench_learning(
         progress.advance(bar)
         if json_path is not None:
           _write_json(json_path, curves, task, num_envs)
-    for name in variables:
-      os.environ.pop(name, None)
   return sorted(curves, key=lambda curve: (curve.case, curve.seed))
 
 
@@ -129,6 +128,10 @@ def train(
       ours.learn()
       env.close()
   return dataclasses.replace(curve, seconds=time.perf_counter() - start)
+
+
+def _set_environment(variables: dict[str, str]) -> None:
+  os.environ.update(variables)
 
 
 def table(curves: Sequence[Curve]) -> list[str]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import platform
 from importlib import metadata
 from pathlib import Path
 
 import torch
+
+from decap.sim.native import available_cpus
 
 _PACKAGES = ("mjlab", "mujoco", "mjbatch", "mujoco-warp", "warp-lang", "torch")
 
@@ -17,7 +18,7 @@ def describe_machine() -> dict[str, object]:
   gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
   return {
     "cpu": _processor(),
-    "cores": os.cpu_count(),
+    "cores": available_cpus(),
     "gpu": gpu,
     "platform": platform.platform(),
     "python": platform.python_version(),

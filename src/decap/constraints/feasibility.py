@@ -41,8 +41,8 @@ class FeasibilityCfg:
   (0, 1]. None: limits are ε from the start."""
   keep: float | None = None
   """Share of the best task reward below which nothing is enforced any more, in [0, 1):
-  the budget falls linearly to zero as the reward falls from its best to there, so that
-  smoothness never costs more of the task. None: the budget stays."""
+  the budget falls linearly to zero as the reward falls from its best to there, and comes
+  back with it. None: the budget stays."""
   shrink: float = 0.9
   """Limit over that quantile, in (0, 1]; below 1 it always pulls."""
   decay: float = 0.99

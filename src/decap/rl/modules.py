@@ -121,7 +121,7 @@ class FrozenNormalization(EmpiricalNormalization):
 class _LinearFunction(torch.autograd.Function):
   """x Wᵀ + b, whose bias gradient is a product instead of a sum over rows.
 
-  On a GPU that takes a third of the time: summing rows was 15 % of an update.
+  On a GPU the sum takes several times as long, and there is one per layer and batch.
   """
 
   @staticmethod

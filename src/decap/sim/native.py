@@ -124,7 +124,7 @@ class NativeSimulation(Simulation):
         "the native backend has one mesh per geom for all environments: "
         f"entity {variant_info[0][0]!r} with mesh variants needs the warp backend"
       )
-    self._num_threads = num_threads or _available_cpus()
+    self._num_threads = num_threads or available_cpus()
     self._fields: dict[str, np.ndarray] = {}
     self._called = False
     self._split = split
@@ -391,7 +391,8 @@ def _adopt(struct: Any, name: str, source: Callable[..., np.ndarray]) -> np.ndar
   return values
 
 
-def _available_cpus() -> int:
+def available_cpus() -> int:
+  """Cores that this process may use."""
   if hasattr(os, "sched_getaffinity"):
     return len(os.sched_getaffinity(0))
   return os.cpu_count() or 1

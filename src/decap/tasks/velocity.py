@@ -306,8 +306,7 @@ def _simulation(terrain: TerrainName) -> SimulationCfg:
   """mjlab's solver settings; arrays sized by what occurs.
 
   On the plane, two trainings of 33 M steps (docs/lab-book.md) never had more than 118
-  rows, and robots that lie in a heap 152; more than there is room for is reported.
-  Fewer rows save memory and no time: 128 and 144 step equally fast on an H200.
+  rows; robots that lie on the ground have more. More than there is room for is reported.
   """
   mujoco = MujocoCfg(timestep=0.005, iterations=10, ls_iterations=20)
   if terrain == "flat":
