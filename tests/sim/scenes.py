@@ -9,7 +9,6 @@ from mjlab.scene import Scene
 from mjlab.tasks.velocity.config.g1.env_cfgs import unitree_g1_flat_env_cfg
 from mjlab.tasks.velocity.config.go1.env_cfgs import unitree_go1_flat_env_cfg
 
-from decap.bench.engines import without_ray_casts
 from decap.sim import NativeSimulation, make_simulation
 
 _TASKS = {"g1": unitree_g1_flat_env_cfg, "go1": unitree_go1_flat_env_cfg}
@@ -17,7 +16,16 @@ _TASKS = {"g1": unitree_g1_flat_env_cfg, "go1": unitree_go1_flat_env_cfg}
 
 def task_cfg(robot: str, num_envs: int) -> ManagerBasedRlEnvCfg:
   """A flat velocity task whose foot heights are not ray-cast."""
-  return without_ray_casts(_TASKS[robot](), num_envs)
+  cfg = _TASKS[robot]()
+  cfg.seed = 1
+  cfg.scene.num_envs = num_envs
+  cfg.scene.sensors = tuple(
+    s for s in cfg.scene.sensors if s.name != "foot_height_scan"
+  )
+  del cfg.observations["critic"].terms["foot_height"]
+  for name in ("foot_clearance", "foot_swing_height"):
+    del cfg.rewards[name]
+  return cfg
 
 
 def compiled(robot: str) -> mujoco.MjModel:

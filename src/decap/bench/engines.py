@@ -1,9 +1,9 @@
-"""Speed of the two CPU engines: C MuJoCo against MuJoCo Warp's CPU backend.
+"""Speed of G1 walking without a GPU: C MuJoCo against MuJoCo Warp's CPU backend.
 
-Both run mjlab's stock G1 walking task on flat ground, whole environment steps with
-mjlab's own managers, from the same seed under the same random actions. Only the
-ray-cast foot heights are left out, which would measure Warp's ray kernel on both. The
-time inside the engine is counted apart: four substeps and the closing forward pass.
+One task, g1-flat, from the same seed under the same random actions: as stock mjlab runs
+it on Warp, the alternative; stock mjlab on C MuJoCo, which changes the engine alone; and
+as ``decap train`` runs it, whose step also asks less of the engine. Whole environment
+steps are timed, and apart from them the time inside the engine.
 """
 
 from __future__ import annotations
@@ -16,35 +16,43 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any
 
 import torch
 import warp as wp
-from mjlab.envs import ManagerBasedRlEnv, ManagerBasedRlEnvCfg
-from mjlab.tasks.velocity.config.g1.env_cfgs import unitree_g1_flat_env_cfg
+from mjlab.envs import ManagerBasedRlEnv
 from rich.console import Console
 from rich.table import Table
 
 from decap.bench.machine import describe_machine
+from decap.envs.constrained_env import ConstrainedEnv
+from decap.envs.stock import stock_twin
 from decap.errors import UserError
 from decap.files import check_writable, write_text
+from decap.runs import RunSpec, build_configs
 from decap.sim import simulation_backend
 
+TASK = "g1-flat"
 ROUNDS = 4
 WARM_UP_STEPS = 5
-_ENGINES: tuple[Literal["native", "warp"], ...] = ("native", "warp")
+CASES = {
+  "decap": "decap, C MuJoCo",
+  "native": "mjlab, C MuJoCo",
+  "warp": "mjlab, MuJoCo Warp",
+}
 
 
 @dataclass
 class EngineSpeed:
   """One measurement."""
 
-  engine: str
+  case: str
+  """One of CASES."""
   num_envs: int
   env_steps_per_s: float
-  """Whole environment steps, mjlab's managers included."""
+  """Whole environment steps, managers included."""
   physics_per_s: float
-  """Control steps of physics alone."""
+  """Control steps of physics alone: four substeps and the closing forward pass."""
   start_s: float
   """Building the environment and its first step: what is compiled is compiled here."""
 
@@ -54,10 +62,10 @@ def bench_engines(
   steps: int = 20,
   json_path: str | Path | None = None,
 ) -> list[EngineSpeed]:
-  """Measures both engines at each number of environments and prints a table.
+  """Measures all cases at each number of environments and prints a table.
 
-  The engines take turns, some steps each, so that a machine that is busy with other
-  work slows both down; of their turns the median counts.
+  They take turns, some steps each, so that a machine that is busy with other work slows
+  all of them down; of their turns the median counts.
   """
   _check(num_envs, steps, json_path)
   console = Console()
@@ -72,7 +80,7 @@ def bench_engines(
   if json_path is not None:
     report = {
       "benchmark": "engines",
-      "measured": "steps per second on the CPU, stock mjlab G1 flat, random actions",
+      "measured": f"steps per second on the CPU, {TASK}, random actions",
       "steps": steps,
       "machine": describe_machine(),
       "results": [asdict(s) for s in speeds],
@@ -82,31 +90,19 @@ def bench_engines(
   return speeds
 
 
-def speed_ratios(speeds: Sequence[EngineSpeed]) -> dict[int, dict[str, float]]:
-  """How many times faster native is than Warp, by number of environments."""
-  found = {(s.engine, s.num_envs): s for s in speeds}
-  ratios = {}
-  for engine, count in found:
-    if engine == "native":
-      native, warp = found["native", count], found["warp", count]
-      ratios[count] = {
-        "environment": native.env_steps_per_s / warp.env_steps_per_s,
-        "physics": native.physics_per_s / warp.physics_per_s,
-      }
+def speed_ratios(
+  speeds: Sequence[EngineSpeed],
+) -> dict[int, dict[str, dict[str, float]]]:
+  """How many times faster than Warp, by number of environments and case."""
+  warp = {s.num_envs: s for s in speeds if s.case == "warp"}
+  ratios: dict[int, dict[str, dict[str, float]]] = {count: {} for count in warp}
+  for speed in speeds:
+    slow = warp[speed.num_envs]
+    ratios[speed.num_envs][speed.case] = {
+      "environment": speed.env_steps_per_s / slow.env_steps_per_s,
+      "physics": speed.physics_per_s / slow.physics_per_s,
+    }
   return ratios
-
-
-def without_ray_casts(cfg: ManagerBasedRlEnvCfg, num_envs: int) -> ManagerBasedRlEnvCfg:
-  """A stock walking task whose foot heights are left out; changes the config."""
-  cfg.seed = 1
-  cfg.scene.num_envs = num_envs
-  cfg.scene.sensors = tuple(
-    s for s in cfg.scene.sensors if s.name != "foot_height_scan"
-  )
-  del cfg.observations["critic"].terms["foot_height"]
-  for name in ("foot_clearance", "foot_swing_height"):
-    del cfg.rewards[name]
-  return cfg
 
 
 def _check(num_envs: Sequence[int], steps: int, json_path: str | Path | None) -> None:
@@ -119,21 +115,19 @@ def _check(num_envs: Sequence[int], steps: int, json_path: str | Path | None) ->
 
 
 class _Runner:
-  """An environment on one engine, and the times of its turns."""
+  """An environment of one case, and the times of its turns."""
 
-  def __init__(self, engine: Literal["native", "warp"], num_envs: int) -> None:
+  def __init__(self, case: str, num_envs: int) -> None:
     start = time.perf_counter()
-    with contextlib.redirect_stdout(io.StringIO()), simulation_backend(engine):
-      cfg = without_ray_casts(unitree_g1_flat_env_cfg(), num_envs)
-      self.env = ManagerBasedRlEnv(cfg, "cpu")
+    with contextlib.redirect_stdout(io.StringIO()):
+      self.env = _environment(case, num_envs)
     self.env.reset()
     self._physics_s = 0.0
     self._actions = torch.Generator().manual_seed(0)
     self.run(1)
     self.start_s = time.perf_counter() - start
-    sim = self.env.sim
-    sim.step = self._timed(sim.step)  # type: ignore[method-assign]
-    sim.forward = self._timed(sim.forward)  # type: ignore[method-assign]
+    for name in ("step_many" if case == "decap" else "step", "forward"):
+      setattr(self.env.sim, name, self._timed(getattr(self.env.sim, name)))
     self.run(WARM_UP_STEPS)
 
   def run(self, steps: int) -> tuple[float, float]:
@@ -145,47 +139,55 @@ class _Runner:
       self.env.step(torch.randn(shape, generator=self._actions))
     return (time.perf_counter() - start) / steps, self._physics_s / steps
 
-  def _timed(self, method: Callable[[], None]) -> Callable[[], None]:
-    def call() -> None:
+  def _timed(self, method: Callable[..., None]) -> Callable[..., None]:
+    def call(*args: Any) -> None:
       start = time.perf_counter()
-      method()
+      method(*args)
       self._physics_s += time.perf_counter() - start
 
     return call
 
 
+def _environment(case: str, num_envs: int) -> ManagerBasedRlEnv:
+  cfg, _ = build_configs(RunSpec(TASK, "decap", num_envs=num_envs))
+  if case == "decap":
+    return ConstrainedEnv(cfg, "cpu")
+  with simulation_backend("native" if case == "native" else "warp"):
+    return ManagerBasedRlEnv(stock_twin(cfg), "cpu")
+
+
 def _race(num_envs: int, steps: int) -> list[EngineSpeed]:
-  runners = {engine: _Runner(engine, num_envs) for engine in _ENGINES}
-  turns: dict[str, list[tuple[float, float]]] = {engine: [] for engine in _ENGINES}
+  runners = {case: _Runner(case, num_envs) for case in CASES}
+  turns: dict[str, list[tuple[float, float]]] = {case: [] for case in CASES}
   for _ in range(ROUNDS):
-    for engine, runner in runners.items():
-      turns[engine].append(runner.run(max(1, steps // ROUNDS)))
+    for case, runner in runners.items():
+      turns[case].append(runner.run(max(1, steps // ROUNDS)))
   speeds = []
-  for engine, runner in runners.items():
+  for case, runner in runners.items():
     runner.env.close()
     whole, physics = (
-      num_envs / statistics.median(s) for s in zip(*turns[engine], strict=True)
+      num_envs / statistics.median(s) for s in zip(*turns[case], strict=True)
     )
-    speeds.append(EngineSpeed(engine, num_envs, whole, physics, runner.start_s))
+    speeds.append(EngineSpeed(case, num_envs, whole, physics, runner.start_s))
   return speeds
 
 
 def _table(speeds: Sequence[EngineSpeed]) -> Table:
-  table = Table(title="Steps per second on the CPU: stock G1 flat, random actions")
+  table = Table(title=f"Control steps per second on the CPU: {TASK}, random actions")
   table.add_column("envs", justify="right")
-  for measure in ("env", "physics"):
-    for name in ("native", "warp", "ratio"):
-      table.add_column(f"{measure}\n{name}", justify="right")
-  found = {(s.engine, s.num_envs): s for s in speeds}
-  for count, ratio in speed_ratios(speeds).items():
-    native, warp = found["native", count], found["warp", count]
+  table.add_column("environment, engine")
+  for measure in ("whole step", "physics"):
+    table.add_column(measure, justify="right")
+    table.add_column("ratio", justify="right")
+  ratios = speed_ratios(speeds)
+  for speed in speeds:
+    ratio = ratios[speed.num_envs][speed.case]
     table.add_row(
-      str(count),
-      f"{native.env_steps_per_s:.0f}",
-      f"{warp.env_steps_per_s:.0f}",
+      str(speed.num_envs),
+      CASES[speed.case],
+      f"{speed.env_steps_per_s:.0f}",
       f"{ratio['environment']:.1f}",
-      f"{native.physics_per_s:.0f}",
-      f"{warp.physics_per_s:.0f}",
+      f"{speed.physics_per_s:.0f}",
       f"{ratio['physics']:.1f}",
     )
   return table
