@@ -1,6 +1,7 @@
 """The lab book's tables are what its files in `results/lab-book` say."""
 
 import csv
+import json
 import re
 from pathlib import Path
 from statistics import fmean
@@ -11,6 +12,7 @@ import torch
 from decap.constraints.feasibility import RewardGuard
 
 ROOT = Path(__file__).parents[1]
+GROUPS = ("upper", "lower")
 PAGE = (ROOT / "docs" / "lab-book.md").read_text("utf-8")
 
 
@@ -56,8 +58,8 @@ def test_series_3_is_the_mean_of_rows_within_ten_iterations():
       assert cell == f"{steps:.0f} / {returns:.1f} / {delta:.2f}", (run, samples)
 
 
-@pytest.mark.parametrize(("series", "rows"), [(4, 12), (5, 10)])
-def test_series_4_and_5_are_means_of_rows_within_ten_iterations(series, rows):
+@pytest.mark.parametrize(("series", "rows"), [(4, 12), (5, 10), (6, 20)])
+def test_later_series_are_means_of_rows_within_ten_iterations(series, rows):
   text = re.split(r"^## \d\.", PAGE, flags=re.MULTILINE)[series]
   pattern = r"^\| `(.*?)` \| (\d+) \| [\d.]+ M \| (.*) \|$"
   table = re.findall(pattern, text, re.MULTILINE)
@@ -77,11 +79,32 @@ def test_series_4_and_5_are_means_of_rows_within_ten_iterations(series, rows):
     ], (run, iteration)
 
 
-def _shares(name: str) -> list[float]:
+def test_series_6_gives_what_was_evaluated():
+  text = re.split(r"^## \d\.", PAGE, flags=re.MULTILINE)[6]
+  table = re.findall(r"^\| `(\S+)` \(\d+ M\) \| (.*) \|$", text, re.MULTILINE)
+  assert len(table) == 5
+  for name, cells in table:
+    path = ROOT / "results" / "evaluation" / f"6-{name}.json"
+    metrics = json.loads(path.read_text())["metrics"]
+    smooth, above = metrics["smoothness"], metrics["violations"]
+
+    rows = [
+      [f"{smooth[g]['action_rate']['mean']:.2f}" for g in GROUPS],
+      [f"{smooth[g]['joint_acc']['mean']:.1f}" for g in GROUPS],
+      [f"{100 * above[g]['action_rate']['any_joint']['mean']:.1f}" for g in GROUPS],
+      [f"{100 * above[g]['joint_acc']['any_joint']['mean']:.1f}" for g in GROUPS],
+      [f"{metrics['tracking']['return_xy']['mean']:.1f}"],
+      [f"{100 * metrics['tracking']['followed']['mean']:.0f}"],
+      [f"{metrics['falls_per_minute']['mean']:.2f}"],
+    ]
+    assert cells.split(" | ") == [" / ".join(row) for row in rows], name
+
+
+def _shares(name: str, column: str = "reward") -> list[float]:
   """What a guard would have left of the budget, row by row."""
   guard, shares, last = RewardGuard(0.95), [], 0.0
   for row in _file(name):
-    reward = torch.tensor([row["reward"] / row["episode_steps"]])
+    reward = torch.tensor([row[column] / row["episode_steps"]])
     for _ in range(int(row["iteration"] - last)):
       guard.hear(reward)
       share = float(guard.share())
@@ -96,3 +119,21 @@ def test_a_guard_would_have_kept_the_walk_of_series_4_and_left_the_way_there_alo
   longer = _shares("4-longer")
   assert min(longer[:60]) > 0.6
   assert longer[78] < 0.3 and longer[-1] == 0.0
+
+
+def test_a_guard_of_tracking_would_have_seen_what_one_of_all_rewards_does_not():
+  assert min(_shares("6-default")) >= 0.5
+  iterations = [int(row["iteration"]) for row in _file("6-default")]
+  shares = dict(zip(iterations, _shares("6-default", "return_xy"), strict=True))
+  assert round(shares[710], 2) == 0.62
+  assert all(share == 0.0 for i, share in shares.items() if i >= 810)
+
+
+def test_series_6_gives_how_commands_are_followed():
+  text = (ROOT / "results" / "lab-book" / "6-followed.csv").read_text()
+  shares: dict[str, list[str]] = {}
+  for row in csv.DictReader(text.splitlines()):
+    shown = f"{100 * float(row['followed']):.0f}".replace("-", "−")
+    shares.setdefault(row["run"], []).append(shown)
+  for first, second, third, last in shares.values():
+    assert f"{first}, {second}, {third} and {last} %" in PAGE

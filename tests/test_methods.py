@@ -187,6 +187,16 @@ def test_options_with_a_name_of_their_own_are_refused(method):
       "--env.constraints.joint-vel.p-max has no effect beside the p-max of body",
     ),
     (
+      ("--env.task-rewards", "('track_xy',)"),
+      "cap",
+      "--env.task-rewards has no effect beside feasibility.keep None",
+    ),
+    (
+      ("--env.task-rewards", "('track_xy', 'walking')"),
+      None,
+      "There is no reward 'walking' to guard \\(there are track_xy, ",
+    ),
+    (
       ("--env.feasibility.budget", "0.02"),
       "none",
       "--env.feasibility.budget needs an aid",

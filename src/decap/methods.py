@@ -29,6 +29,7 @@ Feasibility = Literal["none", "cap", "cap-rows", "anneal"]
 METHOD_OPTIONS = (
   "env.termination.*",
   "env.feasibility.*",
+  "env.task-rewards",
   "env.groups.*.p-max",
   "agent.algorithm.survival",
   "agent.algorithm.reward-rule",
@@ -40,6 +41,7 @@ _SURVIVAL_OPTIONS = (
   "env.termination.scale-decay",
   "env.termination.scale-floor-abs",
   "env.feasibility.*",
+  "env.task-rewards",
   "env.groups.*.p-max",
   "agent.algorithm.reward-rule",
 )
@@ -123,6 +125,7 @@ def check_effects(env: ConstrainedEnvCfg, overrides: list[str]) -> None:
     "env.feasibility.shrink": aid and aid.quantile is None and "quantile None",
     "env.feasibility.scope": aid and aid.budget is None and "budget None",
     "env.feasibility.keep": aid and aid.budget is None and "budget None",
+    "env.task-rewards": (aid is None or aid.keep is None) and "feasibility.keep None",
   }
   for name, term in env.constraints.items():
     option = f"env.constraints.{name}.p-max".replace("_", "-")
@@ -130,6 +133,10 @@ def check_effects(env: ConstrainedEnvCfg, overrides: list[str]) -> None:
   for option in option_names(overrides):
     if reason := idle.get(option):
       raise UserError(f"--{option} has no effect beside {reason}.")
+  for name in env.task_rewards:
+    if name not in env.rewards:
+      known = ", ".join(env.rewards)
+      raise UserError(f"There is no reward '{name}' to guard (there are {known}).")
 
 
 def option_names(overrides: list[str]) -> list[str]:

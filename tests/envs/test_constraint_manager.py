@@ -241,3 +241,24 @@ def test_a_term_of_another_shape_is_named(env):
     ValueError, match=r"'body' returned shape \(4, 12\), expected \(4,\)"
   ):
     manager(env, terms).compute()
+
+
+@pytest.mark.parametrize(
+  ("names", "heard"), [((), 7.0), (("track_linear_velocity",), 2.0)]
+)
+def test_a_guard_listens_to_the_rewards_of_the_task(env, monkeypatch, names, heard):
+  monkeypatch.setattr(env.cfg, "task_rewards", names)
+  aid = FeasibilityCfg(budget=0.05, keep=0.9)
+  constraints = manager(env, feasibility=aid)
+  rates = env.reward_manager.rates
+  rates[:] = 0.0
+  rates[env.reward_manager.active_terms.index("track_linear_velocity")] = 2.0
+  rates[env.reward_manager.active_terms.index("upright")] = 5.0
+  constraints.compute()
+  assert constraints._cap.guard.sum == heard
+
+
+def test_a_guard_that_should_listen_to_no_reward_there_is_says_so(env, monkeypatch):
+  monkeypatch.setattr(env.cfg, "task_rewards", ("walking",))
+  with pytest.raises(ValueError, match="no reward 'walking'; there are track_linear"):
+    manager(env, feasibility=FeasibilityCfg(budget=0.05, keep=0.9))

@@ -306,6 +306,15 @@ def test_a_changed_reward_weight_takes_effect(env):
   env.reward_manager.load_weights()
 
 
+def test_an_environment_may_have_no_rewards():
+  env = make_env(num_envs=2, rewards={}, task_rewards=())
+  env.reset(seed=1)
+  env.episode_length_buf[:1] = int(env.max_episode_length)
+  _, reward, *_ = env.step(actions(env))
+  assert reward.tolist() == [0.0, 0.0]
+  assert env.flush_log()["Episode_Termination/time_out"] > 0.0
+
+
 def test_other_definitions_of_rate_and_acceleration(env):
   env.reset(seed=5)
   first, second = actions(env), actions(env)

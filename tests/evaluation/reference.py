@@ -117,6 +117,13 @@ def metrics(trajectory):
   }
   for name, values in columns.items():
     out[name], out[f"{name}/std"] = over_rollouts(values, always, rollout)
+  command, velocity = (
+    a[name][..., :2].astype(float) for name in ("command", "base_velocity")
+  )
+  speed = np.hypot(command[..., 0], command[..., 1])
+  moving = speed >= 0.1
+  share = (velocity * command).sum(-1) / np.where(moving, speed, 1.0) ** 2
+  out["followed"], out["followed/std"] = over_rollouts(share, moving, rollout)
   minutes = a["fell"].size * layout.control_dt / 60
   out["falls"] = a["fell"].sum() / minutes
   out |= _delta(q, layout, valid, rollout)

@@ -1,6 +1,7 @@
 """The commands as a user calls them: evaluate, compare, profile, and training after."""
 
 import json
+import math
 
 import pytest
 import torch
@@ -79,9 +80,19 @@ def test_compare_takes_labels_and_files(folder, capsys):
   assert ",mine," in csv.read_text()
 
 
+def test_compare_leaves_out_runs_that_wait_for_their_evaluation(folder, capsys):
+  (folder / "new-run").mkdir(exist_ok=True)
+  sources = [str(folder / name) for name in ("new-run", "bundle-out")]
+  assert main(["compare", *sources, "--format", "markdown"]) == 0
+  shown = capsys.readouterr()
+  assert "| upper | DeCap |" in shown.out
+  assert f"Left out, not evaluated yet: {sources[0]} (see" in shown.err
+
+
 @pytest.mark.parametrize(
   ("argv", "message"),
   [
+    (["compare", "{f}/bundle"], "has no metrics.json"),
     (["compare", "{f}/bundle-out", "--label", "disturbed"], "has no metrics-disturbed"),
     (["compare", "{f}/bundle-out", "--output", "x"], "need --format markdown"),
     (["compare", "{f}/bundle-out", "--baseline", "lcp"], "no baseline 'lcp'"),
@@ -114,6 +125,15 @@ def test_profiled_limits_go_into_training(folder, capsys):
   env, _ = build_configs(RunSpec(task="g1-flat", method="decap", limits=limits))
   for name, term in env.constraints.items():
     assert term.limits == limits[name]
+
+
+@pytest.mark.parametrize(("least", "says"), [(math.inf, True), (-math.inf, False)])
+def test_a_profile_of_little_motion_says_so(folder, capsys, monkeypatch, least, says):
+  monkeypatch.setattr("decap.evaluation.commands.MIN_FOLLOWED", least)
+  options = ["--envs", "4", "--steps", "60", "--device", "cpu"]
+  out = ["--output", str(folder / "standing.yaml")]
+  assert main(["profile", str(folder / "bundle"), *options, *out]) == 0
+  assert ("a robot that mostly stands" in capsys.readouterr().err) == says
 
 
 def test_quick_is_a_default_that_explicit_sizes_override():

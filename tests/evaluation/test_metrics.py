@@ -136,6 +136,28 @@ def test_standing_still_is_scored_from_the_commands():
   assert result["standing_still"]["return_xy"]["mean"] == pytest.approx(11.0364, 1e-5)
 
 
+@pytest.mark.parametrize(
+  ("velocity", "followed"),
+  [((0.4, 0.3), 1.0), ((0.2, 0.15), 0.5), ((0.3, -0.4), 0.0), ((-0.4, -0.3), -1.0)],
+)
+def test_followed_is_the_share_of_the_commanded_velocity(velocity, followed):
+  metrics = Metrics(LAYOUT, rollouts=1, envs=1, warmup=0)
+  told = torch.tensor([[0.4, 0.3, 0.2]]), torch.tensor([[*velocity, 0.0]])
+  # The second step is not told to move, and does not count.
+  untold = torch.tensor([[0.05, 0.0, 0.2]]), torch.ones(1, 3)
+  for command, moved in (told, untold):
+    metrics.add(sample(command=command, base_velocity=moved))
+  result = metrics.result()
+  assert result["tracking"]["followed"]["mean"] == pytest.approx(followed, abs=1e-6)
+  assert result["standing_still"]["followed"]["mean"] == 0.0
+
+
+def test_nobody_follows_where_nobody_is_told_to_move():
+  metrics = Metrics(LAYOUT, rollouts=1, envs=1, warmup=0)
+  metrics.add(sample())
+  assert metrics.result()["tracking"]["followed"]["mean"] is None
+
+
 def test_a_broken_environment_is_counted_and_left_out():
   metrics = Metrics(LAYOUT, rollouts=1, envs=1, warmup=0)
   metrics.add(sample(vel=(0, 0, 1.0)))

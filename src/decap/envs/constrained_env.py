@@ -55,6 +55,10 @@ class ConstrainedEnvCfg(ManagerBasedRlEnvCfg):
   feasibility: FeasibilityCfg | None = None
   """Aid that keeps a useful horizon while the policy is far from feasible."""
 
+  task_rewards: tuple[str, ...] = ()
+  """Rewards that say how well the task is done, which a feasibility aid's guard listens
+  to: not those that standing still earns. Empty: all."""
+
   backend: Literal["auto", "warp", "native"] = "auto"
   """Physics: MuJoCo Warp, or C MuJoCo on the CPU. Auto takes the device's."""
 

@@ -216,6 +216,7 @@ class ConstraintManager(ManagerBase):
       self._annealed = AnnealedLimit(self.limit, feasibility)
     if feasibility is not None and feasibility.budget is not None:
       self._cap = Feasibility(feasibility, len(self.rows), self.device)
+    self._task_rows = self._env.reward_manager.rows(self._env.cfg.task_rewards)  # [n]
     # One scale for the limits, and one for the annealed ones.
     self.scale = ViolationScale(
       (1 if self._annealed is None else 2, len(self.limit)),
@@ -285,7 +286,8 @@ class ConstraintManager(ManagerBase):
     if self._cap is None:
       return strongest
     if self._cap.guard is not None:
-      self._cap.guard.hear(self._env.reward_buf)
+      rates = self._env.reward_manager.rates[self._task_rows]  # [n, B]
+      self._cap.guard.hear(rates.sum(0))
     if self._cap.cfg.scope == "row":
       return self._cap.scale(rows).amax(1)
     return self._cap.scale(strongest)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -47,6 +48,21 @@ class StackedRewardManager(RewardManager):
     weights = [cfg.weight for cfg in self._term_cfgs]
     self._weights.copy_(torch.tensor(weights, device=self.device).unsqueeze(1))
 
+  def rows(self, names: Sequence[str]) -> torch.Tensor:
+    """Where these terms are in ``rates``; all terms if none is named. # [n]"""
+    unknown = sorted(set(names) - set(self._term_names))
+    if unknown:
+      raise ValueError(
+        f"no reward '{unknown[0]}'; there are {', '.join(self._term_names)}"
+      )
+    indices = [self._term_names.index(name) for name in names or self._term_names]
+    return torch.tensor(indices, device=self.device)
+
+  @property
+  def rates(self) -> torch.Tensor:
+    """What each term paid in the last step, per second. # [n, B]"""
+    return self._step_reward.T
+
   @property
   def episode_sums(self) -> torch.Tensor:
     """Weighted sums of the running episodes, a row per term. # [n, B]"""
@@ -58,9 +74,11 @@ class StackedRewardManager(RewardManager):
       value = cfg.func(self._env, **cfg.params)
       self._check_term_shape(name, value)
       values.append(value)
+    if not values:
+      return self._reward_buf.zero_()
     raw = torch.stack(values)  # [n, B]
     self._env.log.flag(self._names, raw)
-    rates = torch.mul(raw, self._weights, out=self._step_reward.T)
+    rates = torch.mul(raw, self._weights, out=self.rates)
     rates.nan_to_num_(nan=0.0, posinf=0.0, neginf=0.0)
     scale = dt if self._scale_by_dt else 1.0
     self._sums.add_(rates, alpha=scale)

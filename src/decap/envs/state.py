@@ -38,6 +38,7 @@ _OPAQUE_ATTRIBUTES = {
   "_tensor_cache",
   "_curriculum_state",
   "_index_groups",
+  "_task_rows",
   "_actuators",
 }
 

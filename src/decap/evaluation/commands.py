@@ -20,6 +20,9 @@ if TYPE_CHECKING:
   from decap.evaluation.tables import Method, Table
 
 TableFormat = Literal["terminal", "markdown", "latex", "csv"]
+MIN_FOLLOWED = 0.5
+"""Share of the commanded velocity below which a profile is one of standing."""
+
 PlotName = Literal[
   "tracking", "traces", "distributions", "joints", "spectra", "training"
 ]
@@ -196,7 +199,6 @@ def _keep_larger(path: Path, policy: Mapping[str, object], protocol: Protocol) -
 
 def compare_main(args: CompareArgs) -> None:
   """Print or write the tables, the figures and the report that were asked for."""
-  from decap.evaluation.results import find_result
   from decap.evaluation.tables import group_results, make_tables
 
   if not args.sources:
@@ -206,11 +208,7 @@ def compare_main(args: CompareArgs) -> None:
       check_writable(Path(path).parent)
   if args.plots:
     check_writable(args.plot_folder)
-  labels, results = [], []
-  for source in args.sources:
-    label, path = _split_label(source)
-    labels.append(label)
-    results.append(find_result(path, args.label))
+  labels, results = _read_results(args)
   methods = group_results(results, labels)
   tables = make_tables(methods, args.baseline)
   _write_tables(args, tables)
@@ -231,6 +229,7 @@ def profile_main(args: ProfileArgs) -> Path:
   from rich.console import Console
 
   from decap.evaluation import profile as profiles
+  from decap.evaluation.metrics import followed
   from decap.evaluation.policies import load_policy
   from decap.evaluation.rollout import evaluate
 
@@ -262,10 +261,35 @@ def profile_main(args: ProfileArgs) -> Path:
   for table in (profiles.group_table(profile), *tables):
     Console().print(table)
   profiles.write_limits(Path(args.output), limits, rule, policy.info)
+  share = followed(trajectory)
+  if share < MIN_FOLLOWED:
+    print(
+      f"Note: this policy carries out {100 * share:.0f} % of the velocity that it is "
+      "told, so these limits are those of a robot that mostly stands.",
+      file=sys.stderr,
+    )
   for name, values in limits.items():
     print(f"{name}: " + ", ".join(f"{group} {v:g}" for group, v in values.items()))
   print(f"Wrote {args.output}; use it with 'decap train --limits {args.output}'.")
   return Path(args.output)
+
+
+def _read_results(args: CompareArgs) -> tuple[list[str | None], list[Result]]:
+  """Labels and results of all sources; runs that wait for theirs are left out."""
+  from decap.evaluation.results import file_names, find_result
+
+  name = file_names(args.label)[0]
+  sources = [_split_label(source) for source in args.sources]
+  folders = [path for _, path in sources if Path(path).is_dir()]
+  waiting = [path for path in folders if not (Path(path) / name).is_file()]
+  if waiting and len(waiting) < len(sources):
+    print(
+      f"Left out, not evaluated yet: {', '.join(waiting)} (see 'decap evaluate').",
+      file=sys.stderr,
+    )
+    sources = [(label, path) for label, path in sources if path not in waiting]
+  labels = [label for label, _ in sources]
+  return labels, [find_result(path, args.label) for _, path in sources]
 
 
 def _split_label(source: str) -> tuple[str | None, str]:

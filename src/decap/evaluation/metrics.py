@@ -34,6 +34,9 @@ MEASURED = (*QUANTITIES, "joint_acc_20ms", "energy")
 
 TRACKING = ("error_x", "error_y", "error_xy", "error_yaw", "mae_xy", "return_xy")
 
+MOVING = 0.1
+"""Commanded speed in m/s from which a robot is expected to move."""
+
 RETURN_STEPS = 1000
 """Returns are scaled to this number of steps, an episode of 20 s."""
 
@@ -111,6 +114,8 @@ class Metrics:
     self._any_above = self._zeros(rollouts, quantities, groups)
     self._tracking = self._zeros(rollouts, len(TRACKING))
     self._standing = self._zeros(rollouts, len(TRACKING))
+    self._followed = self._zeros(rollouts)
+    self._moving = self._zeros(rollouts)
     self._falls = self._zeros(rollouts)
     self._delta = self._zeros(rollouts)
     self._share = self._zeros(quantities, groups)
@@ -161,8 +166,8 @@ class Metrics:
     return {
       "smoothness": self._smoothness(values),
       "violations": self._violations(above, any_above),
-      "tracking": _named(TRACKING, self._tracking.cpu() / steps.unsqueeze(1)),
-      "standing_still": _named(TRACKING, self._standing.cpu() / steps.unsqueeze(1)),
+      "tracking": self._tracking_result(self._tracking, self._followed),
+      "standing_still": self._tracking_result(self._standing, 0.0 * self._followed),
       "falls_per_minute": summary(self._falls.cpu() / minutes),
       "delta": self._delta_result(counted),
       "jitter": self._jitter(frequency, power),
@@ -245,6 +250,15 @@ class Metrics:
     error = sample.command - sample.base_velocity
     self._tracking += self._per_rollout(self._errors(error, finite))
     self._standing += self._per_rollout(self._errors(sample.command, finite))
+    self._add_followed(sample.command[:, :2], sample.base_velocity[:, :2], finite)
+
+  def _add_followed(
+    self, command: torch.Tensor, velocity: torch.Tensor, finite: torch.Tensor
+  ) -> None:
+    share, moving = _followed(command, velocity)
+    moving = moving & finite
+    self._followed += self._per_rollout(share.masked_fill(~moving, 0.0))
+    self._moving += self._per_rollout(moving)
 
   def _errors(self, error: torch.Tensor, finite: torch.Tensor) -> torch.Tensor:
     """The columns of `TRACKING` for a velocity error. # [B, 3] -> [B, 6]"""
@@ -286,6 +300,13 @@ class Metrics:
       }
       for g, (group, indices) in enumerate(self.layout.groups.items())
     }
+
+  def _tracking_result(
+    self, errors: torch.Tensor, followed: torch.Tensor
+  ) -> dict[str, Any]:
+    means = (errors / self._steps.unsqueeze(1)).cpu()  # [R, 6]
+    named = {name: summary(means[:, i]) for i, name in enumerate(TRACKING)}
+    return {**named, "followed": summary((followed / self._moving).cpu())}
 
   def _delta_result(self, counted: torch.Tensor) -> dict[str, Any]:
     share = self._share.cpu()
@@ -377,8 +398,25 @@ def summary(values: torch.Tensor | Sequence[float]) -> dict[str, Any]:
   }
 
 
-def _named(names: Sequence[str], values: torch.Tensor) -> dict[str, Any]:
-  return {name: summary(values[:, i]) for i, name in enumerate(names)}
+def followed(trajectory: Trajectory) -> float:
+  """Mean share of the commanded velocity that is carried out; NaN if none is."""
+  sample = trajectory.whole()
+  share, moving = _followed(sample.command[..., :2], sample.base_velocity[..., :2])
+  return float(share[moving].mean())
+
+
+def _followed(
+  command: torch.Tensor, velocity: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+  """Share of the command that is done, 0 for standing still; whether one is given.
+
+  Args:
+    command: Commanded velocity in the plane. # [..., 2]
+    velocity: Of the robot. # [..., 2]
+  """
+  squared = command.square().sum(-1)
+  share = (velocity * command).sum(-1) / squared.clamp(min=MOVING**2)
+  return share, squared >= MOVING**2
 
 
 def _number(value: float) -> float | None:

@@ -196,13 +196,23 @@ def _violation_columns(group: str, kind: str) -> tuple[Column, ...]:
 
 def _task_columns() -> tuple[Column, ...]:
   def tracking(m: dict[str, Any], name: str) -> dict[str, Any]:
-    return m["tracking"][name]
+    # Files of before "followed" was measured do not have it.
+    return m["tracking"].get(name, {"mean": None, "std": None})
 
   return (
     Column("MAE xy", lambda m: tracking(m, "mae_xy"), unit="m/s", tracking=True),
     Column(
       "Return xy",
       lambda m: tracking(m, "return_xy"),
+      better="higher",
+      tracking=True,
+    ),
+    Column(
+      "Followed",
+      lambda m: tracking(m, "followed"),
+      factor=100.0,
+      decimals=0,
+      unit="%",
       better="higher",
       tracking=True,
     ),
