@@ -58,7 +58,7 @@ def test_series_3_is_the_mean_of_rows_within_ten_iterations():
       assert cell == f"{steps:.0f} / {returns:.1f} / {delta:.2f}", (run, samples)
 
 
-@pytest.mark.parametrize(("series", "rows"), [(4, 12), (5, 10), (6, 20)])
+@pytest.mark.parametrize(("series", "rows"), [(4, 12), (5, 10), (6, 24)])
 def test_later_series_are_means_of_rows_within_ten_iterations(series, rows):
   text = re.split(r"^## \d\.", PAGE, flags=re.MULTILINE)[series]
   pattern = r"^\| `(.*?)` \| (\d+) \| [\d.]+ M \| (.*) \|$"
@@ -135,5 +135,18 @@ def test_series_6_gives_how_commands_are_followed():
   for row in csv.DictReader(text.splitlines()):
     shown = f"{100 * float(row['followed']):.0f}".replace("-", "−")
     shares.setdefault(row["run"], []).append(shown)
-  for first, second, third, last in shares.values():
-    assert f"{first}, {second}, {third} and {last} %" in PAGE
+  first, second, third, last = shares["default"]
+  assert f"`default` carries out {first}, {second}, {third} and {last} %" in PAGE
+  first, second, third, last = shares["smoothness-rewards"]
+  assert f"`smoothness-rewards` {first}, {second}, {third} and {last} %" in PAGE
+  slow, middle, fast = shares["g1-flat-decap"]
+  readme = " ".join((ROOT / "README.md").read_text("utf-8").split())
+  assert f"{fast} % at 1.0 m/s, {middle} % at 0.7 and {slow} % at 0.3" in readme
+
+
+def test_series_6_gives_the_best_rewards():
+  rows = _file("6-default")
+  best = max(rows, key=lambda row: row["reward"])
+  assert f"{best['reward']:.1f} at {best['samples'] / 1e6:.0f} M samples" in PAGE
+  returns = [row["return_xy"] for row in rows]
+  assert f"falls from {max(returns):.1f} to {returns[-1]:.1f}" in " ".join(PAGE.split())

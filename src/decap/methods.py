@@ -120,12 +120,13 @@ def _exists(option: str) -> bool:
 def check_effects(env: ConstrainedEnvCfg, overrides: list[str]) -> None:
   """Refuse overrides that other settings leave without effect."""
   aid, scale_floor_abs = env.feasibility, env.termination.scale_floor_abs
+  guarded = aid is not None and None not in (aid.budget, aid.keep)
   idle = {
     "env.termination.scale-floor": scale_floor_abs is not None and "scale-floor-abs",
     "env.feasibility.shrink": aid and aid.quantile is None and "quantile None",
     "env.feasibility.scope": aid and aid.budget is None and "budget None",
     "env.feasibility.keep": aid and aid.budget is None and "budget None",
-    "env.task-rewards": (aid is None or aid.keep is None) and "feasibility.keep None",
+    "env.task-rewards": not guarded and "feasibility.keep None",
   }
   for name, term in env.constraints.items():
     option = f"env.constraints.{name}.p-max".replace("_", "-")
@@ -134,7 +135,7 @@ def check_effects(env: ConstrainedEnvCfg, overrides: list[str]) -> None:
     if reason := idle.get(option):
       raise UserError(f"--{option} has no effect beside {reason}.")
   for name in env.task_rewards:
-    if name not in env.rewards:
+    if guarded and name not in env.rewards:
       known = ", ".join(env.rewards)
       raise UserError(f"There is no reward '{name}' to guard (there are {known}).")
 

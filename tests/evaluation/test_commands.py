@@ -81,8 +81,13 @@ def test_compare_takes_labels_and_files(folder, capsys):
 
 
 def test_compare_leaves_out_runs_that_wait_for_their_evaluation(folder, capsys):
-  (folder / "new-run").mkdir(exist_ok=True)
   sources = [str(folder / name) for name in ("new-run", "bundle-out")]
+  params = folder / "new-run" / "params"
+  params.mkdir(parents=True)
+  # A folder that is no run is a mistake.
+  assert main(["compare", *sources]) == 2
+  (params / "run.json").write_text("{}")
+  capsys.readouterr()
   assert main(["compare", *sources, "--format", "markdown"]) == 0
   shown = capsys.readouterr()
   assert "| upper | DeCap |" in shown.out

@@ -44,6 +44,19 @@ def tables_of(*results, labels=None, baseline=None):
   return make_tables(methods, baseline)
 
 
+def test_runs_of_one_seed_are_no_seeds(template):
+  results = [
+    result(template, "decap", 1.0, name="long"),
+    result(template, "decap", 3.0, name="short"),
+    result(template, "lcp", 2.0, name="other"),
+    result(template, "lcp", 4.0, seed=2, name="another"),
+  ]
+  labels = [m.label for m in group_results(results, [None] * 4)]
+  assert sorted(labels) == ["DeCap, long", "DeCap, short", "LCP"]
+  labels = [m.label for m in group_results(results, ["a", "a", None, None])]
+  assert sorted(labels) == ["LCP", "a"]
+
+
 def test_seeds_are_averaged_and_methods_ordered_as_in_the_paper(template):
   smoothness = tables_of(
     result(template, "decap", 0.6, seed=1),

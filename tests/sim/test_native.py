@@ -17,7 +17,6 @@ from decap.sim.native import (
   MIN_SOLVER_ITERATIONS,
   NativeSimulation,
   _thread_ids,
-  _without_pictures,
   available_cpus,
 )
 from tests.sim.scenes import native, stand, targets, task_cfg
@@ -340,51 +339,10 @@ def test_a_robot_steps_the_same_without_its_pictures(g1):
     assert torch.equal(getattr(light.data, name)[:], getattr(seen.data, name)[:]), name
 
 
-MESHES = """
-<mujoco>
-  <compiler inertiafromgeom="true"/>
-  <asset>
-    <mesh name="shown" vertex="0 0 0  .3 0 0  0 .2 0  0 0 .1  .3 .2 .1"/>
-    <mesh name="touched" vertex="0 0 0  .1 0 0  0 .1 0  0 0 .1"/>
-  </asset>
-  <worldbody>
-    <geom type="plane" size="1 1 1"/>
-    <body name="box" pos="0 0 .1">
-      <freejoint/>
-      <geom type="mesh" mesh="shown" contype="0" conaffinity="0" pos=".1 0 0"/>
-      <geom type="mesh" mesh="touched"/>
-      <site name="eye"/>
-    </body>
-  </worldbody>
-  <sensor>{sensor}</sensor>
-</mujoco>
-"""
-
-
-@pytest.mark.parametrize(
-  ("sensor", "meshes"), [("", 1), ('<rangefinder site="eye"/>', 2)]
-)
-def test_only_pictures_are_left_out(sensor, meshes):
-  spec = mujoco.MjSpec.from_string(MESHES.format(sensor=sensor))
-  model = spec.compile()
-  light = _without_pictures(model, spec)
-  assert light.nmesh == meshes
-  # What the compiler took from the mesh that is gone.
-  for name in ("body_inertia", "body_mass", "body_ipos", "geom_pos", "geom_rbound"):
-    np.testing.assert_array_equal(getattr(light, name), getattr(model, name))
-  data = [mujoco.MjData(m) for m in (model, light)]
-  touched = 0
-  for _ in range(200):
-    for m, d in zip((model, light), data, strict=True):
-      mujoco.mj_step(m, d)
-    touched += data[0].ncon
-  assert touched > 0
-  np.testing.assert_array_equal(data[0].qpos, data[1].qpos)
-
-
 def test_threads_on_all_cores_keep_to_one_each(g1):
   before = _thread_ids()
-  sim = native(g1, num_envs=2, num_threads=available_cpus())
+  cpus = available_cpus()
+  sim = native(g1, num_envs=cpus, num_threads=cpus)
   cores = [os.sched_getaffinity(t) for t in sorted(_thread_ids() - before)]
   assert cores == [{core} for core in sorted(os.sched_getaffinity(0))]
   assert sim.num_threads == len(cores)
@@ -393,9 +351,10 @@ def test_threads_on_all_cores_keep_to_one_each(g1):
 def test_few_threads_go_where_they_like(g1, monkeypatch):
   monkeypatch.setattr("decap.sim.native.available_cpus", lambda: 2)
   before = _thread_ids()
-  native(g1, num_envs=2, num_threads=1)
+  sim = native(g1, num_envs=2, num_threads=1)
   (thread,) = _thread_ids() - before
   assert os.sched_getaffinity(thread) == os.sched_getaffinity(0)
+  assert sim.num_threads == 1
 
 
 def test_sensors_after_several_substeps_are_those_of_single_ones(g1):

@@ -56,8 +56,8 @@ class ConstrainedEnvCfg(ManagerBasedRlEnvCfg):
   """Aid that keeps a useful horizon while the policy is far from feasible."""
 
   task_rewards: tuple[str, ...] = ()
-  """Rewards that say how well the task is done, which a feasibility aid's guard listens
-  to: not those that standing still earns. Empty: all."""
+  """Rewards that say how well the task is done; a feasibility aid's guard listens to
+  them. Leave out what standing still earns. Empty: all."""
 
   backend: Literal["auto", "warp", "native"] = "auto"
   """Physics: MuJoCo Warp, or C MuJoCo on the CPU. Auto takes the device's."""

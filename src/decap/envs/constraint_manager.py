@@ -216,7 +216,9 @@ class ConstraintManager(ManagerBase):
       self._annealed = AnnealedLimit(self.limit, feasibility)
     if feasibility is not None and feasibility.budget is not None:
       self._cap = Feasibility(feasibility, len(self.rows), self.device)
-    self._task_rows = self._env.reward_manager.rows(self._env.cfg.task_rewards)  # [n]
+      if self._cap.guard is not None:
+        names = self._env.cfg.task_rewards
+        self._task_rows = self._env.reward_manager.rows(names)  # [n]
     # One scale for the limits, and one for the annealed ones.
     self.scale = ViolationScale(
       (1 if self._annealed is None else 2, len(self.limit)),
@@ -287,7 +289,7 @@ class ConstraintManager(ManagerBase):
       return strongest
     if self._cap.guard is not None:
       rates = self._env.reward_manager.rates[self._task_rows]  # [n, B]
-      self._cap.guard.hear(rates.sum(0))
+      self._cap.guard.hear(rates.sum(0) * self._env.step_dt)
     if self._cap.cfg.scope == "row":
       return self._cap.scale(rows).amax(1)
     return self._cap.scale(strongest)

@@ -56,7 +56,7 @@ class StackedRewardManager(RewardManager):
         f"no reward '{unknown[0]}'; there are {', '.join(self._term_names)}"
       )
     indices = [self._term_names.index(name) for name in names or self._term_names]
-    return torch.tensor(indices, device=self.device)
+    return torch.tensor(indices, dtype=torch.long, device=self.device)
 
   @property
   def rates(self) -> torch.Tensor:

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
   from decap.evaluation.tables import Method, Table
 
 TableFormat = Literal["terminal", "markdown", "latex", "csv"]
-MIN_FOLLOWED = 0.5
-"""Share of the commanded velocity below which a profile is one of standing."""
-
 PlotName = Literal[
   "tracking", "traces", "distributions", "joints", "spectra", "training"
 ]
+
+MIN_FOLLOWED = 0.5
+"""Share of the commanded velocity below which a profile is one of standing."""
 
 
 @dataclass
@@ -276,12 +276,12 @@ def profile_main(args: ProfileArgs) -> Path:
 
 def _read_results(args: CompareArgs) -> tuple[list[str | None], list[Result]]:
   """Labels and results of all sources; runs that wait for theirs are left out."""
-  from decap.evaluation.results import file_names, find_result
+  from decap.evaluation.results import find_result
+  from decap.runs import RUN_FILE
 
-  name = file_names(args.label)[0]
   sources = [_split_label(source) for source in args.sources]
-  folders = [path for _, path in sources if Path(path).is_dir()]
-  waiting = [path for path in folders if not (Path(path) / name).is_file()]
+  runs = [path for _, path in sources if (Path(path) / RUN_FILE).is_file()]
+  waiting = [path for path in runs if not list(Path(path).glob("metrics*.json"))]
   if waiting and len(waiting) < len(sources):
     print(
       f"Left out, not evaluated yet: {', '.join(waiting)} (see 'decap evaluate').",

@@ -399,7 +399,7 @@ def summary(values: torch.Tensor | Sequence[float]) -> dict[str, Any]:
 
 
 def followed(trajectory: Trajectory) -> float:
-  """Mean share of the commanded velocity that is carried out; NaN if none is."""
+  """Mean share of the commanded velocity that is carried out; NaN without commands."""
   sample = trajectory.whole()
   share, moving = _followed(sample.command[..., :2], sample.base_velocity[..., :2])
   return float(share[moving].mean())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -94,12 +95,17 @@ def group_results(
 ) -> list[Method]:
   """Group results by label or method, in the order of the paper's tables.
 
-  Runs of one method with different options are different rows; a label that the user
-  gave is taken as it is.
+  Runs of one method with different options are different rows, and so are several runs
+  of one seed; a label that the user gave is taken as it is.
   """
+  pairs = list(zip(results, labels, strict=True))
+  seeds = Counter((_label(r), r.policy.get("seed")) for r, label in pairs if not label)
   methods: dict[str, Method] = {}
-  for result, label in zip(results, labels, strict=True):
-    name = label or _label(result)
+  for result, label in pairs:
+    own = _label(result)
+    if seeds[own, result.policy.get("seed")] > 1:
+      own = f"{own}, {result.policy.get('name')}"
+    name = label or own
     methods.setdefault(name, Method(name, [])).results.append(result)
   order = list(METHOD_TITLES)
 

@@ -24,6 +24,7 @@ from mjlab.sim.sim import Simulation, SimulationCfg
 from mjlab.sim.sim_data import WarpBridge
 
 from decap.errors import UserError
+from decap.sim.pictures import without_pictures
 
 if TYPE_CHECKING:
   from mjlab.entity.variants import VariantMetadata
@@ -83,14 +84,6 @@ _NO_SENSORS = int(mujoco.mjtDisableBit.mjDSBL_SENSOR)
 _SENSED_FIELDS = ("xpos", "xmat", "geom_xpos", "geom_xmat", "cam_xpos", "cam_xmat")
 _COLLISION_FRAMES = {"geom_pos", "geom_quat", "geom_size", "geom_aabb"}
 _INERTIA_FRAMES = {"body_ipos", "body_iquat"}
-_LOOKING_SENSORS = [
-  int(mujoco.mjtSensor.mjSENS_RANGEFINDER),
-  int(mujoco.mjtSensor.mjSENS_GEOMDIST),
-  int(mujoco.mjtSensor.mjSENS_GEOMNORMAL),
-  int(mujoco.mjtSensor.mjSENS_GEOMFROMTO),
-]
-# How the names of model fields begin that say what a mesh looks like.
-_PICTURE_FIELDS = ("mesh_", "bvh_", "body_bvh", "name", "geom_type", "geom_dataid")
 _THREADS = Path("/proc/self/task")
 _BAD_STATE_WARNINGS = [
   int(mujoco.mjtWarning.mjWARN_BADQPOS),
@@ -270,7 +263,7 @@ class NativeSimulation(Simulation):
     super()._finish_init()
     model = self._mj_model
     if self._spec is not None:
-      model = _without_pictures(model, self._spec)
+      model = without_pictures(model, self._spec)
       self.cfg.mujoco.apply(model)
     self._batch = _start_batch(_native_model(model), self.num_envs, self._num_threads)
     self._flags = self._batch.expand("disableflags")  # [B]
@@ -353,7 +346,7 @@ def _start_batch(model: mujoco.MjModel, num_envs: int, threads: int) -> mjbatch.
   """A batch whose threads keep to one core each, where they take all cores.
 
   Left alone, two often wake up on the same core and share it for milliseconds: one call
-  in five then takes twice as long.
+  in five then takes twice as long. There are no more threads than environments.
   """
   before = _thread_ids()
   batch = mjbatch.Batch(model, num_envs, threads)
@@ -387,51 +380,6 @@ def _native_model(model: mujoco.MjModel) -> mujoco.MjModel:
   for sameframe in (model.body_sameframe, model.geom_sameframe, model.site_sameframe):
     sameframe[:] = 0
   return model
-
-
-def _without_pictures(model: mujoco.MjModel, spec: mujoco.MjSpec) -> mujoco.MjModel:
-  """The model with points in place of meshes that are only looked at.
-
-  In every step C MuJoCo clears one byte for each node of each mesh's search tree. For
-  G1 that is 0.8 MB: a fifth of its time, and all of a core's cache.
-
-  Args:
-    model: The model as compiled; returned as it is where a mesh cannot be spared.
-    spec: What it was compiled from.
-  """
-  looking = np.isin(model.sensor_type, _LOOKING_SENSORS).any()
-  if looking or model.geom_fluid.any():
-    return model
-  touching = (model.geom_contype != 0) | (model.geom_conaffinity != 0)
-  touching[model.pair_geom1] = touching[model.pair_geom2] = True
-  spec = spec.copy()
-  for geom in spec.geoms:
-    if geom.type == mujoco.mjtGeom.mjGEOM_MESH and not touching[geom.id]:
-      geom.type = mujoco.mjtGeom.mjGEOM_SPHERE
-      geom.size[0] = 0.01
-      geom.meshname = ""
-  in_use = {geom.meshname for geom in spec.geoms}
-  for mesh in list(spec.meshes):
-    if mesh.name not in in_use:
-      spec.delete(mesh)
-  try:
-    light = spec.compile()
-  except ValueError:
-    return model
-  # What the compiler derived from the meshes, such as frames and inertias.
-  for name, array in _arrays(model).items():
-    if name.startswith(_PICTURE_FIELDS):
-      continue
-    copied = getattr(light, name)
-    if copied.shape != array.shape:
-      return model
-    copied[:] = array
-  return light
-
-
-def _arrays(model: mujoco.MjModel) -> dict[str, np.ndarray]:
-  values = {n: getattr(model, n) for n in dir(model) if not n.startswith("_")}
-  return {n: value for n, value in values.items() if isinstance(value, np.ndarray)}
 
 
 def _initial_state(

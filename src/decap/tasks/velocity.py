@@ -73,7 +73,6 @@ def velocity_env_cfg(
     events=_events(),
     constraints=limits(),
     groups=deepcopy(GROUPS),
-    task_rewards=("track_xy", "track_yaw"),
     sim=_simulation(terrain),
     viewer=ViewerConfig(
       origin_type=ViewerConfig.OriginType.ASSET_BODY,
