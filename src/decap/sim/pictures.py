@@ -82,6 +82,8 @@ def _copy_fields(light: mujoco.MjModel, model: mujoco.MjModel) -> bool:
   for name, array in fields.items():
     if not isinstance(array, np.ndarray) or name.startswith(_PICTURE_FIELDS):
       continue
+    if name.endswith("_pathadr"):  # Places in a list of files, which became shorter.
+      continue
     copied = getattr(light, name)
     if copied.shape != array.shape:
       return False
