@@ -24,7 +24,7 @@ from mjlab.utils.logging import print_info
 from decap.constraints.feasibility import FeasibilityCfg
 from decap.constraints.groups import BodyGroupCfg
 from decap.constraints.termination import TerminationCfg
-from decap.envs import state
+from decap.envs import mirror, state
 from decap.envs.constraint_manager import ConstraintManager, ConstraintTermCfg
 from decap.envs.device_log import DeviceLog
 from decap.envs.masked_reset import MaskedReset, computes_controls, remembers
@@ -214,6 +214,10 @@ class ConstrainedEnv(ManagerBasedRlEnv):
     self.constraint_manager.between_iterations()
     if self._masked_reset.host_curricula():
       self.reward_manager.load_weights()
+
+  def mirrors(self) -> dict[str, torch.Tensor]:
+    """Mirrors of observation groups and "actions"; see `decap.envs.mirror`."""
+    return mirror.mirrors(self)
 
   def not_finite(self) -> dict[str, int]:
     """Term → first environment where it was NaN or infinite since the last call."""

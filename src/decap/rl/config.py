@@ -33,6 +33,8 @@ class PolicyCfg:
   """Whether σ is learnt or stays at `init_std`."""
   obs_normalization: bool = True
   """Whether observations are normalised by their running mean and variance."""
+  symmetric: bool = False
+  """Whether all networks are their own mirror image, left and right exchanged."""
 
 
 @dataclass
@@ -178,11 +180,13 @@ def build_algorithm(
   num_envs: int,
   device: str,
   action_groups: Mapping[str, Sequence[int]] | None = None,
+  mirrors: Mapping[str, Tensor] | None = None,
 ) -> PPO:
   """Build networks, storage and algorithm for an environment.
 
   `obs` needs the group "actor"; without a group "critic" the critics see the actor's.
   `action_groups` names sets of action indices whose KL and noise are logged apart.
+  `mirrors` of observation groups and "actions" are for symmetric policies.
   """
   # Here, not above: torch takes seconds to import.
   from decap.rl.lagrangian import Lagrangian
@@ -203,7 +207,15 @@ def build_algorithm(
   if isinstance(cfg, CostPpoCfg) and not cost_names:
     raise ValueError(f"Algorithm {cfg.class_name!r} needs at least one constraint.")
   num_costs = len(cost_names) if isinstance(cfg, CostPpoCfg) else 0
-  models = build_models(agent_cfg.policy, obs, action_names, num_costs)
+  if agent_cfg.policy.symmetric and mirrors is None:
+    raise ValueError("A symmetric policy needs to know its environment's mirror image.")
+  models = build_models(
+    agent_cfg.policy,
+    obs,
+    action_names,
+    num_costs,
+    mirrors if agent_cfg.policy.symmetric else None,
+  )
   storage = RolloutStorage(
     agent_cfg.num_steps_per_env, num_envs, obs, num_actions, num_costs, device
   )

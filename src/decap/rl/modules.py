@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from decap.rl import gaussian
 from decap.rl.config import PolicyCfg
+from decap.rl.symmetry import SymmetricMLP
 
 
 class Gaussian(GaussianDistribution):
@@ -25,11 +26,23 @@ class Gaussian(GaussianDistribution):
   """
 
   gain: Tensor
+  sides: Tensor | None
   _moments: tuple[Tensor, Tensor]
 
-  def __init__(self, output_dim: int, init_std: Sequence[float], **kwargs) -> None:
+  def __init__(
+    self,
+    output_dim: int,
+    init_std: Sequence[float],
+    mirror: Tensor | None = None,
+    **kwargs,
+  ) -> None:
     super().__init__(output_dim, **kwargs)
+    # Where both sides are one: each action and its mirror image share their σ.
+    sides = None if mirror is None else 0.5 * (torch.eye(output_dim) + mirror.abs())
+    self.register_buffer("sides", sides, persistent=False)
     std = torch.tensor(init_std, dtype=torch.get_default_dtype())
+    if sides is not None:
+      std = sides @ std
     parameter = self.std_param if self.std_type == "scalar" else self.log_std_param
     with torch.no_grad():
       parameter.copy_(std if self.std_type == "scalar" else std.log())
@@ -76,9 +89,13 @@ class Gaussian(GaussianDistribution):
     return (mean + std * torch.randn_like(mean)).detach()
 
   def _clamped_std(self) -> Tensor:
-    if self.std_type == "scalar":
-      return self.std_param.clamp(*self.std_range)
-    return self.log_std_param.clamp(*self.log_std_range).exp()
+    log = self.std_type == "log"
+    value = self.log_std_param if log else self.std_param
+    if self.sides is not None:
+      value = self.sides @ value
+    if log:
+      return value.clamp(*self.log_std_range).exp()
+    return value.clamp(*self.std_range)
 
 
 class _Gain(nn.Module):
@@ -162,13 +179,23 @@ class Model(MLPModel):
   Parameter names are rsl_rl's; where noise differs by joint, a gain comes on top.
   """
 
-  def __init__(self, obs: Mapping[str, Tensor], obs_group: str, *args, **kwargs):
+  def __init__(
+    self,
+    obs: Mapping[str, Tensor],
+    obs_group: str,
+    *args,
+    mirrors: tuple[Tensor, Tensor] | None = None,
+    **kwargs,
+  ):
+    """With `mirrors` of input and output the model is its own mirror image."""
     super().__init__(obs, {obs_group: [obs_group]}, obs_group, *args, **kwargs)  # ty: ignore
     if self.obs_normalization:
       self.obs_normalizer = FrozenNormalization(self.obs_dim)
     for name, layer in self.mlp.named_children():
       if isinstance(layer, nn.Linear):
         self.mlp.add_module(name, Linear.like(layer))
+    if mirrors is not None:
+      self.mlp = SymmetricMLP(self.mlp.children(), *mirrors)
 
   @property
   def gaussian(self) -> Gaussian:
@@ -184,6 +211,18 @@ class Model(MLPModel):
   def observe(self, obs: Mapping[str, Tensor]) -> Tensor:
     """The normalised network input [..., D]."""
     return self.get_latent(obs)  # ty: ignore[invalid-argument-type]
+
+  def update_normalization(self, obs: Mapping[str, Tensor]) -> None:
+    """Take a rollout into the normaliser; of a symmetric model, from both sides.
+
+    Normalised and mirrored is then the same as mirrored and normalised.
+    """
+    if not self.obs_normalization:
+      return
+    x = torch.cat([obs[group] for group in self.obs_groups], dim=-1)
+    if isinstance(self.mlp, SymmetricMLP):
+      x = torch.stack((x, x @ self.mlp.mirror_in))
+    self.obs_normalizer.update(x)  # ty: ignore
 
 
 @dataclass
@@ -201,8 +240,14 @@ def build_models(
   obs: Mapping[str, Tensor],
   action_names: Sequence[str],
   num_costs: int = 0,
+  mirrors: Mapping[str, Tensor] | None = None,
 ) -> Models:
-  """Build actor, critic and, where there are costs, the cost critic."""
+  """Build actor, critic and, where there are costs, the cost critic.
+
+  Args:
+    mirrors: Mirrors of the observation groups and of "actions", for networks that
+      are their own mirror image; values and costs are the same on both sides.
+  """
   if "actor" not in obs:
     raise ValueError(f"No observation group 'actor' among {sorted(obs)}.")
   distribution_cfg = {
@@ -211,6 +256,7 @@ def build_models(
     "std_type": cfg.std_type,
     "std_range": cfg.std_range,
     "learn_std": cfg.learn_std,
+    "mirror": mirrors["actions"] if mirrors else None,
   }
   common = {
     "hidden_dims": cfg.hidden_dims,
@@ -218,12 +264,26 @@ def build_models(
     "obs_normalization": cfg.obs_normalization,
   }
   critic_group = "critic" if "critic" in obs else "actor"
+
+  def both(group: str, size: int) -> tuple[Tensor, Tensor] | None:
+    if mirrors is None:
+      return None
+    return mirrors[group], mirrors["actions"] if group == "actor" else torch.eye(size)
+
+  def critic(size: int) -> Model:
+    return Model(obs, critic_group, size, mirrors=both(critic_group, size), **common)
+
   return Models(
     actor=Model(
-      obs, "actor", len(action_names), distribution_cfg=distribution_cfg, **common
+      obs,
+      "actor",
+      len(action_names),
+      distribution_cfg=distribution_cfg,
+      mirrors=both("actor", len(action_names)),
+      **common,
     ),
-    critic=Model(obs, critic_group, 1, **common),
-    cost_critic=Model(obs, critic_group, num_costs, **common) if num_costs else None,
+    critic=critic(1),
+    cost_critic=critic(num_costs) if num_costs else None,
   )
 
 

@@ -93,6 +93,7 @@ class Runner:
       env.num_envs,
       self.device,
       action_groups=_action_groups(env),
+      mirrors=env.mirrors() if cfg.policy.symmetric else None,
     )
     self.alg.train_mode()
 

@@ -39,6 +39,8 @@ from decap.robots.g1 import GROUPS, g1
 from decap.tasks import RobotName, TerrainName, terrains
 
 _FEET = ("left_ankle_roll_link", "right_ankle_roll_link")
+_GAIT = {"command_name": "twist", "period_s": 0.8, "command_threshold": 0.1}
+"""The gait's clock, which is observed and paid for."""
 _FOOT_GEOMS = r"^(left|right)_foot[1-7]_collision$"
 
 
@@ -167,6 +169,7 @@ def _observations() -> dict[str, ObservationGroupCfg]:
     "joint_pos": ObservationTermCfg(func=mdp.joint_pos_rel, noise=noise(0.01)),
     "joint_vel": ObservationTermCfg(func=mdp.joint_vel_rel, noise=noise(1.5)),
     "actions": ObservationTermCfg(func=mjlab_mdp.last_action),
+    "clock": ObservationTermCfg(func=mdp.gait_clock, params=dict(_GAIT)),
   }
   critic = {
     "base_lin_vel": ObservationTermCfg(func=mdp.base_lin_vel),
@@ -234,11 +237,9 @@ def _rewards() -> dict[str, RewardTermCfg]:
       weight=0.5,
       params={
         "sensor_name": "feet_contact",
-        "command_name": "twist",
-        "period_s": 0.8,
         "offsets": (0.0, 0.5),
         "stance_share": 0.55,
-        "command_threshold": 0.1,
+        **_GAIT,
       },
     ),
     "undesired_contacts": RewardTermCfg(

@@ -32,6 +32,7 @@ from decap.envs.mdp.events import (
 )
 from decap.envs.mdp.observations import (
   base_lin_vel,
+  gait_clock,
   joint_pos_rel,
   joint_vel_rel,
   projected_gravity,
@@ -71,6 +72,7 @@ __all__ = [
   "foot_clearance",
   "foot_slide",
   "gait",
+  "gait_clock",
   "joint_acc",
   "joint_acc_control",
   "joint_deviation",

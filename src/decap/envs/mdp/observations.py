@@ -6,12 +6,14 @@ added by the manager.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import torch
 from mjlab.managers.scene_entity_config import SceneEntityCfg
 
 from decap.envs.mdp.kinematics import (
+  get_command,
   joint_dofs,
   joint_offset,
   on_device,
@@ -63,3 +65,18 @@ def joint_vel_rel(
 
   velocity = shared(env, ("joint_vel_rel", id(asset)), make)
   return velocity[:, on_device(env, asset_cfg.joint_ids)]
+
+
+def gait_clock(
+  env: ManagerBasedRlEnv, command_name: str, period_s: float, command_threshold: float
+) -> torch.Tensor:
+  """sin and cos of the gait's phase, zero when told to stand. # [B, 2]
+
+  The phase is the one that the gait reward pays for; a policy that cannot see it earns
+  as much of that reward by standing.
+  """
+  period = period_s / env.step_dt
+  angle = (env.episode_length_buf % period) * (2.0 * math.pi / period)
+  command = get_command(env, command_name)
+  moves = command.norm(dim=1, keepdim=True) > command_threshold
+  return torch.stack((angle.sin(), angle.cos()), 1) * moves
