@@ -23,14 +23,11 @@ Edit = Callable[["ConstrainedEnvCfg", "AgentCfg"], None]
 Schedule = Callable[[float], None]
 """Called before every iteration with the share of the run that is done, in [0, 1)."""
 
-Feasibility = Literal["none", "cap", "cap-rows", "anneal"]
-"""Aids by name; see decap.constraints.feasibility."""
-
 METHOD_OPTIONS = (
   "env.termination.*",
-  "env.feasibility.*",
-  "env.task-rewards",
   "env.groups.*.p-max",
+  "agent.algorithm.feasibility",
+  "agent.algorithm.feasibility.*",
   "agent.algorithm.survival",
   "agent.algorithm.reward-rule",
   "agent.algorithm.class-name",
@@ -40,12 +37,15 @@ METHOD_OPTIONS = (
 _SURVIVAL_OPTIONS = (
   "env.termination.scale-decay",
   "env.termination.scale-floor-abs",
-  "env.feasibility.*",
-  "env.task-rewards",
   "env.groups.*.p-max",
   "agent.algorithm.reward-rule",
 )
-_DECAP_OPTIONS = (*_SURVIVAL_OPTIONS, "env.termination.scale-floor")
+_DECAP_OPTIONS = (
+  *_SURVIVAL_OPTIONS,
+  "env.termination.scale-floor",
+  "agent.algorithm.feasibility",
+  "agent.algorithm.feasibility.*",
+)
 _BARRIER_OPTIONS = ("env.termination.rho", "env.termination.kappa")
 
 
@@ -60,8 +60,6 @@ class Method:
   """Changes the configs of environment and agent in place."""
   uses: tuple[str, ...] = ()
   """Patterns of METHOD_OPTIONS that have an effect; others are refused."""
-  feasibility: bool = False
-  """Whether `--feasibility` makes sense: only where δ̄ ends returns."""
   costs: Literal["rows", "terms"] = "rows"
   """Which indicator costs the algorithm sees: one per quantity and body group, or one
   per quantity over the whole body."""
@@ -106,27 +104,38 @@ def check_options(method: Method, overrides: list[str]) -> None:
 
 def _exists(option: str) -> bool:
   """Whether an option of the termination rule or the aid names one of its fields."""
-  from decap.constraints.feasibility import FeasibilityCfg
   from decap.constraints.termination import TerminationCfg
+  from decap.rl.config import FeasibilityCfg
 
   section, _, name = option.rpartition(".")
-  configs = {"env.termination": TerminationCfg, "env.feasibility": FeasibilityCfg}
+  configs = {
+    "env.termination": TerminationCfg,
+    "agent.algorithm.feasibility": FeasibilityCfg,
+  }
   if section not in configs:
     return True
   names = [field.name for field in dataclasses.fields(configs[section])]
   return name.replace("-", "_") in names
 
 
-def check_effects(env: ConstrainedEnvCfg, overrides: list[str]) -> None:
+def check_effects(
+  env: ConstrainedEnvCfg, agent: AgentCfg, overrides: list[str]
+) -> None:
   """Refuse overrides that other settings leave without effect."""
-  aid, scale_floor_abs = env.feasibility, env.termination.scale_floor_abs
-  guarded = aid is not None and None not in (aid.budget, aid.keep)
+  aid, scale_floor_abs = agent.algorithm.feasibility, env.termination.scale_floor_abs
   idle = {
     "env.termination.scale-floor": scale_floor_abs is not None and "scale-floor-abs",
-    "env.feasibility.shrink": aid and aid.quantile is None and "quantile None",
-    "env.feasibility.scope": aid and aid.budget is None and "budget None",
-    "env.feasibility.keep": aid and aid.budget is None and "budget None",
-    "env.task-rewards": not guarded and "feasibility.keep None",
+    "agent.algorithm.feasibility.shrink": aid
+    and aid.quantile is None
+    and "quantile None",
+    **{
+      f"agent.algorithm.feasibility.{name}": aid
+      and aid.target is None
+      and "target None"
+      for name in ("keep", "rate", "tolerance", "budget-range")
+    },
+    "agent.algorithm.entropy-iterations": agent.algorithm.entropy_final is None
+    and "entropy-final None",
   }
   for name, term in env.constraints.items():
     option = f"env.constraints.{name}.p-max".replace("_", "-")
@@ -134,10 +143,6 @@ def check_effects(env: ConstrainedEnvCfg, overrides: list[str]) -> None:
   for option in option_names(overrides):
     if reason := idle.get(option):
       raise UserError(f"--{option} has no effect beside {reason}.")
-  for name in env.task_rewards:
-    if guarded and name not in env.rewards:
-      known = ", ".join(env.rewards)
-      raise UserError(f"There is no reward '{name}' to guard (there are {known}).")
 
 
 def option_names(overrides: list[str]) -> list[str]:
@@ -197,7 +202,9 @@ def _ppo_lagrangian(env: ConstrainedEnvCfg, agent: AgentCfg) -> None:
 
 
 def _decap(env: ConstrainedEnvCfg, agent: AgentCfg) -> None:
-  set_feasibility(env, "anneal")
+  from decap.rl.config import FeasibilityCfg
+
+  agent.algorithm.feasibility = FeasibilityCfg()
   agent.algorithm.survival = True
   agent.algorithm.reward_rule = "clip"
 
@@ -214,19 +221,6 @@ def _decap_exact(env: ConstrainedEnvCfg, agent: AgentCfg) -> None:
 
 
 # Their parts.
-
-
-def set_feasibility(env: ConstrainedEnvCfg, kind: Feasibility) -> None:
-  """Choose the aid that keeps a useful horizon while the policy is infeasible."""
-  from decap.constraints.feasibility import FeasibilityCfg
-
-  aids = {
-    "none": None,
-    "cap": FeasibilityCfg(budget=0.04),
-    "cap-rows": FeasibilityCfg(budget=0.01, scope="row"),
-    "anneal": FeasibilityCfg(budget=0.005, quantile=0.98, keep=0.95),
-  }
-  env.feasibility = aids[kind]
 
 
 def _lower_limits_everywhere(env: ConstrainedEnvCfg) -> None:
@@ -292,7 +286,6 @@ METHODS = {
       "constraints as terminations: lower limits for the whole body, linear rule",
       _cat,
       uses=_SURVIVAL_OPTIONS,
-      feasibility=True,
       schedule=_cat_schedule,
     ),
     Method(
@@ -311,14 +304,12 @@ METHODS = {
       "DeCap without the soft barrier below the limits",
       _decap_no_barrier,
       uses=_DECAP_OPTIONS,
-      feasibility=True,
     ),
     Method(
       "decap",
       "decoupled limits, soft barrier, survival-adjusted returns",
       _decap,
       uses=(*_DECAP_OPTIONS, *_BARRIER_OPTIONS),
-      feasibility=True,
     ),
     Method(
       "decap-exact",

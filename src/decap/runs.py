@@ -19,15 +19,13 @@ import tempfile
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from decap.errors import UserError
 from decap.methods import (
   check_effects,
   check_options,
   get_method,
-  option_names,
-  set_feasibility,
 )
 
 if TYPE_CHECKING:
@@ -48,10 +46,10 @@ class RunSpec:
   """Number of environments; None is the task's."""
   iterations: int | None = None
   """Number of iterations; None is the task's."""
-  feasibility: Literal["none", "cap", "cap-rows", "anneal"] | None = None
-  """Feasibility aid; None is the method's."""
   limits: dict[str, Any] = dataclasses.field(default_factory=dict)
   """Limits that replace the task's: constraint → number, or group → number."""
+  blind: bool = False
+  """Whether the gait's clock is hidden from actor and critic, as in the paper."""
   overrides: tuple[str, ...] = ()
   """Command-line tokens such as ``("--env.termination.kappa", "3")``."""
   init_from: str | None = None
@@ -91,23 +89,19 @@ def build_configs(
     raise UserError(f"Unknown task '{spec.task}' (there are {', '.join(TASKS)}).")
   env = env_cfg(spec.task, play=play)
   agent = agent_cfg()
+  if spec.blind:
+    for group in env.observations.values():
+      group.terms.pop("clock", None)
   _add_groups(env, overrides)
   _apply_limits(env, spec.limits)
   method.edit(env, agent)
-  if spec.feasibility is not None:
-    if not method.feasibility:
-      raise UserError(f"Method '{method.name}' does not use --feasibility.")
-    set_feasibility(env, spec.feasibility)
   env.seed = agent.seed = spec.seed
   if spec.num_envs is not None and not play:
     env.scene.num_envs = spec.num_envs
   if spec.iterations is not None:
     agent.iterations = spec.iterations
-  for option in option_names(overrides):
-    if option.startswith("env.feasibility.") and env.feasibility is None:
-      raise UserError(f"--{option} needs an aid (--feasibility).")
   env, agent = _apply_overrides(env, agent, spec.overrides)
-  check_effects(env, overrides)
+  check_effects(env, agent, overrides)
   _check_sizes(env)
   return env, agent
 

@@ -30,8 +30,10 @@ FEW_SAMPLES = (
   "--agent.policy.init-std",
   "{'.*_(shoulder|elbow|wrist)_.*': 0.06, '.*(hip|knee|ankle|waist)_.*': 0.3}",
   # Ten steps of horizon: limits weigh more, balance less.
-  "--env.feasibility.budget",
+  "--agent.algorithm.feasibility.budget",
   "0.1",
+  "--agent.algorithm.feasibility.quantile",
+  "None",
 )
 """What makes the limits show an effect within two minutes on a CPU."""
 
@@ -60,7 +62,6 @@ def run(options: argparse.Namespace) -> None:
     method="decap",
     num_envs=options.num_envs,
     iterations=options.iterations,
-    feasibility="cap",
     overrides=FEW_SAMPLES,
   )
   folder = default_run_folder(options.output, spec)

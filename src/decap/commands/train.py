@@ -58,11 +58,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
   add_backend(parser)
   add("--threads", type=int, metavar="N", help="of C MuJoCo (default: one per core)")
   add("--limits", metavar="FILE", help="YAML or JSON file with limits, by constraint")
-  add(
-    "--feasibility",
-    choices=("none", "cap", "cap-rows", "anneal"),
-    help="aid while the policy violates the limits nearly everywhere",
-  )
+  add("--blind", action="store_true", help="the actor does not see the gait's clock")
   add("--no-capture", action="store_true", help="no CUDA graphs on a GPU")
   add("--resume", metavar="RUN", help="continue a run folder or checkpoint")
   add("--init-from", metavar="RUN", help="start from the policy of a run or checkpoint")
@@ -244,8 +240,6 @@ def _new(options: argparse.Namespace, device: str) -> RunSpec:
   if options.task not in TASKS:
     raise UserError(f"Unknown task '{options.task}' (there are {', '.join(TASKS)}).")
   method = get_method(options.method or "decap")
-  if options.feasibility and not method.feasibility:
-    raise UserError(f"Method '{method.name}' does not use --feasibility.")
   check_options(method, options.overrides)
   start = checkpoint_files.resolve(options.init_from) if options.init_from else None
   return RunSpec(
@@ -254,7 +248,7 @@ def _new(options: argparse.Namespace, device: str) -> RunSpec:
     seed=1 if options.seed is None else options.seed,
     num_envs=options.num_envs or (CPU_NUM_ENVS if device == "cpu" else None),
     iterations=options.iterations,
-    feasibility=options.feasibility,
+    blind=options.blind,
     limits=read_limits(options.limits) if options.limits else {},
     overrides=tuple(options.overrides),
     init_from=str(start.resolve()) if start else None,
@@ -264,8 +258,8 @@ def _new(options: argparse.Namespace, device: str) -> RunSpec:
 
 def _continued(options: argparse.Namespace) -> tuple[RunSpec, Path]:
   """Description and checkpoint of a run to continue; only its length may change."""
-  for name in ("task", "method", "seed", "num_envs", "limits", "feasibility"):
-    if getattr(options, name) is not None:
+  for name in ("task", "method", "seed", "num_envs", "limits", "blind"):
+    if getattr(options, name) not in (None, False):
       raise UserError(
         f"--{name.replace('_', '-')} cannot change when a run is continued; "
         "it comes from the run folder."

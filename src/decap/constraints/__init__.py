@@ -1,6 +1,5 @@
 """Constraints as termination probabilities: torch only, no simulator, no algorithm."""
 
-from decap.constraints.feasibility import AnnealedLimit, Feasibility, FeasibilityCfg
 from decap.constraints.groups import BodyGroupCfg, per_joint, resolve_groups
 from decap.constraints.quantities import (
   action_rate,
@@ -20,10 +19,7 @@ from decap.constraints.termination import (
 )
 
 __all__ = [
-  "AnnealedLimit",
   "BodyGroupCfg",
-  "Feasibility",
-  "FeasibilityCfg",
   "TerminationCfg",
   "ViolationScale",
   "action_rate",

@@ -21,12 +21,12 @@ from mjlab.envs.mdp.actions import (
 )
 from mjlab.utils.logging import print_info
 
-from decap.constraints.feasibility import FeasibilityCfg
 from decap.constraints.groups import BodyGroupCfg
 from decap.constraints.termination import TerminationCfg
 from decap.envs import mirror, state
 from decap.envs.constraint_manager import ConstraintManager, ConstraintTermCfg
 from decap.envs.device_log import DeviceLog
+from decap.envs.following import FollowingCfg, followed
 from decap.envs.masked_reset import MaskedReset, computes_controls, remembers
 from decap.envs.observation_manager import JoinedObservationManager
 from decap.envs.reward_manager import StackedRewardManager
@@ -52,12 +52,8 @@ class ConstrainedEnvCfg(ManagerBasedRlEnvCfg):
   termination: TerminationCfg = field(default_factory=TerminationCfg)
   """How closeness to a limit becomes a termination probability."""
 
-  feasibility: FeasibilityCfg | None = None
-  """Aid that keeps a useful horizon while the policy is far from feasible."""
-
-  task_rewards: tuple[str, ...] = ()
-  """Rewards that say how well the task is done; a feasibility aid's guard listens to
-  them. Leave out what standing still earns. Empty: all."""
+  following: FollowingCfg | None = None
+  """What of the commands is carried out, reported beside the constraints."""
 
   backend: Literal["auto", "warp", "native"] = "auto"
   """Physics: MuJoCo Warp, or C MuJoCo on the CPU. Auto takes the device's."""
@@ -126,6 +122,11 @@ class ConstrainedEnv(ManagerBasedRlEnv):
     """Terms for which the step waits for the device; without any it can be captured."""
     return self._masked_reset.waiting_terms
 
+  @property
+  def progress_names(self) -> tuple[str, ...]:
+    """Names of the rows of ``extras["progress"]``."""
+    return () if self.cfg.following is None else tuple(self.cfg.following.bands)
+
   # Methods.
 
   def load_managers(self) -> None:
@@ -139,7 +140,6 @@ class ConstrainedEnv(ManagerBasedRlEnv):
       self.cfg.constraints,
       self.cfg.groups,
       self.cfg.termination,
-      self.cfg.feasibility,
       self,
       self.cfg.constrained_entity,
     )
@@ -168,6 +168,8 @@ class ConstrainedEnv(ManagerBasedRlEnv):
     self.metrics_manager.compute()
     self._log_extras()
     self.extras["constraints"] = self.constraint_manager.compute()
+    if self.cfg.following is not None:
+      self.extras["progress"] = followed(self, self.cfg.following)
     self.step_cache = None  # Events and resets write the state.
     self._masked_reset.apply_events(self.step_dt)
     self._masked_reset.reset(self.reset_buf)
@@ -211,7 +213,6 @@ class ConstrainedEnv(ManagerBasedRlEnv):
 
   def between_iterations(self) -> None:
     """What is decided once per rollout; call it between them, never within."""
-    self.constraint_manager.between_iterations()
     if self._masked_reset.host_curricula():
       self.reward_manager.load_weights()
 

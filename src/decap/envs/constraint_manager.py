@@ -16,7 +16,6 @@ import torch
 from mjlab.managers.manager_base import ManagerBase, ManagerTermBaseCfg
 from prettytable import PrettyTable
 
-from decap.constraints.feasibility import AnnealedLimit, Feasibility, FeasibilityCfg
 from decap.constraints.groups import BodyGroupCfg, per_joint, resolve_groups
 from decap.constraints.termination import (
   TerminationCfg,
@@ -66,7 +65,6 @@ class ConstraintManager(ManagerBase):
     cfg: dict[str, ConstraintTermCfg],
     groups: dict[str, BodyGroupCfg],
     termination: TerminationCfg,
-    feasibility: FeasibilityCfg | None,
     env: ConstrainedEnv,
     entity_name: str = "robot",
   ):
@@ -75,7 +73,7 @@ class ConstraintManager(ManagerBase):
     self.termination = termination
     self._joint_names = tuple(env.scene[entity_name].joint_names)
     super().__init__(env)
-    self._make_tensors(feasibility)
+    self._make_tensors()
     self._name_statistics()
 
   def __str__(self) -> str:
@@ -110,14 +108,12 @@ class ConstraintManager(ManagerBase):
     """
     q = self._measure()  # [B, C]
     highest = largest_finite(q)  # [C]
-    rows = self._probabilities(q, highest)  # [B, 1 or 2, K]
-    strongest, deciding = rows.max(-1)  # [B, 1 or 2]
-    delta = self._capped(rows[:, -1], strongest[:, -1])
+    delta, deciding = self._probabilities(q, highest).max(-1)  # [B]
     peak = q[:, self._row_columns].amax(2)  # [B, K]
     # A NaN compares as false; it is no compliance.
     complies = peak <= self._row_limit
     costs = torch.logical_not(complies, out=torch.empty_like(peak))
-    self._log(q, highest, costs, strongest[:, 0], deciding[:, 0], delta)
+    self._log(q, highest, costs, delta, deciding)
     margins = q / self.limit
     return {
       "delta": delta,
@@ -125,11 +121,6 @@ class ConstraintManager(ManagerBase):
       "quantities": {n: q[:, s] for n, s in self._term_columns.items()},
       "margins": {n: margins[:, s] for n, s in self._term_columns.items()},
     }
-
-  def between_iterations(self) -> None:
-    """What the feasibility aid decides once per rollout."""
-    if self._cap is not None:
-      self._cap.between_iterations()
 
   def set_limit(self, row: str, limit: float) -> None:
     """Changes the limit of one row, for example ``"joint_vel/upper"``."""
@@ -200,7 +191,7 @@ class ConstraintManager(ManagerBase):
     if not 0 < term.p_max < 1:
       raise ValueError(f"constraint '{name}': p_max must be between 0 and 1")
 
-  def _make_tensors(self, feasibility: FeasibilityCfg | None) -> None:
+  def _make_tensors(self) -> None:
     width = max(len(row.columns) for row in self.rows)
     # Shorter rows repeat their first column, which changes no maximum.
     padded = [
@@ -210,18 +201,8 @@ class ConstraintManager(ManagerBase):
     self._row_limit = torch.tensor(
       [row.limit for row in self.rows], device=self.device
     )  # [K]
-    self._annealed: AnnealedLimit | None = None
-    self._cap: Feasibility | None = None
-    if feasibility is not None and feasibility.quantile is not None:
-      self._annealed = AnnealedLimit(self.limit, feasibility)
-    if feasibility is not None and feasibility.budget is not None:
-      self._cap = Feasibility(feasibility, len(self.rows), self.device)
-      if self._cap.guard is not None:
-        names = self._env.cfg.task_rewards
-        self._task_rows = self._env.reward_manager.rows(names)  # [n]
-    # One scale for the limits, and one for the annealed ones.
     self.scale = ViolationScale(
-      (1 if self._annealed is None else 2, len(self.limit)),
+      (len(self.limit),),
       floor=self.termination.floor(self.limit),
       decay=self.termination.scale_decay,
       device=self.device,
@@ -236,7 +217,6 @@ class ConstraintManager(ManagerBase):
       *_named(columns, "mean"),
       *_named(self.cost_names, "violation"),
       "Constraint/delta",
-      "Constraint/delta_applied",
     )
     self._max_names = _named(columns, "max")
     self._share_names = _named(self.cost_names, "share")
@@ -259,22 +239,15 @@ class ConstraintManager(ManagerBase):
     return torch.cat(columns, dim=1)
 
   def _probabilities(self, q: torch.Tensor, highest: torch.Tensor) -> torch.Tensor:
-    """δ of each row, the largest of its joints: as in Eq. 4, and under annealed limits.
-
-    Both at once, stacked on a second dimension: half the kernels. # [B, 1 or 2, K]
-    """
+    """δ of each row, the largest of its joints, as in Eq. 4. # [B, K]"""
     cfg = self.termination
-    limit = self.limit.unsqueeze(0)  # [1, C]
-    if self._annealed is not None:
-      limit = torch.stack((self.limit, self._annealed.update(q)))  # [2, C]
-    self.scale.update_largest(highest - limit)
-    q = q.unsqueeze(1)  # [B, 1, C]
+    self.scale.update_largest(highest - self.limit)
     if cfg.rule == "cat":
-      delta = cat_probability(q, limit, self.p_max, self.scale.value)
+      delta = cat_probability(q, self.limit, self.p_max, self.scale.value)
     else:
       delta = decap_probability(
         q,
-        limit,
+        self.limit,
         self.p_max,
         self.scale.value,
         rho=cfg.rho,
@@ -283,34 +256,20 @@ class ConstraintManager(ManagerBase):
       )
     return delta[..., self._row_columns].amax(-1)
 
-  def _capped(self, rows: torch.Tensor, strongest: torch.Tensor) -> torch.Tensor:
-    """δ̄ within the budget, from δ of the rows [B, K] and their maximum. # [B]"""
-    if self._cap is None:
-      return strongest
-    if self._cap.guard is not None:
-      rates = self._env.reward_manager.rates[self._task_rows]  # [n, B]
-      self._cap.guard.hear(rates.sum(0) * self._env.step_dt)
-    if self._cap.cfg.scope == "row":
-      return self._cap.scale(rows).amax(1)
-    return self._cap.scale(strongest)
-
   def _log(
     self,
     q: torch.Tensor,
     highest: torch.Tensor,
     costs: torch.Tensor,
-    strongest: torch.Tensor,
+    delta: torch.Tensor,
     deciding: torch.Tensor,
-    applied: torch.Tensor,
   ) -> None:
     log = self._env.log
     finite = torch.nan_to_num(q, nan=0.0, posinf=0.0, neginf=0.0)
-    # What Eq. 4 says, and what the feasibility aid makes of it.
-    both = strongest.unsqueeze(1), applied.unsqueeze(1)
-    log.mean({self._mean_names: torch.cat((finite, costs, *both), 1).T})
+    log.mean({self._mean_names: torch.cat((finite, costs, delta.unsqueeze(1)), 1).T})
     log.maximum(self._max_names, highest)
     # Which row decides, where any does.
-    log.share(self._share_names, deciding, strongest.sign())
+    log.share(self._share_names, deciding, delta.sign())
 
 
 def _named(rows: Sequence[str], statistic: str) -> tuple[str, ...]:

@@ -39,7 +39,6 @@ def evaluation_cfg(
   cfg = env_cfg(protocol.task)
   cfg.scene.num_envs = protocol.num_envs
   cfg.seed = protocol.seed
-  cfg.feasibility = None
   cfg.metrics = {"sample": MetricsTermCfg(func=read_sample)}
   for name, values in (limits or {}).items():
     _set_limits(cfg, name, values)

@@ -175,8 +175,8 @@ def _options(description: Mapping[str, Any], run: Mapping[str, Any]) -> dict[str
     value = value or next(tokens, "")
     if not name.startswith("env.termination."):
       options[name.split(".")[-1]] = value
-  if run.get("feasibility"):
-    options["feasibility"] = run["feasibility"]
+  if run.get("blind"):
+    options["blind"] = "yes"
   if run.get("limits"):
     options["limits"] = "own"
   return options

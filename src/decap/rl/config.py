@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
   from torch import Tensor
 
+  from decap.rl.feasibility import Feasibility
   from decap.rl.ppo import PPO
 
 
@@ -38,6 +39,48 @@ class PolicyCfg:
 
 
 @dataclass
+class FeasibilityCfg:
+  """How much of the constraints is in force while a policy does not comply yet."""
+
+  budget: float = 0.005
+  """Largest mean termination probability over the population, at first; its inverse is
+  the horizon in steps that violations leave."""
+  budget_range: tuple[float, float] = (5e-4, 1.0)
+  """What the budget may become."""
+  target: float | None = 0.9
+  """The share of every command, and of staying upright, that robots should achieve: the
+  budget grows above it and shrinks below. None: the budget stays."""
+  keep: float = 0.97
+  """Where less was ever achieved, this share of the best is the target."""
+  tolerance: float = 0.03
+  """Distance from the target at which the budget moves at its full rate."""
+  rate: float = 0.02
+  """Largest relative change of the budget per iteration."""
+  quantile: float | None = 0.98
+  """Limits start at this quantile of the policy's own quantities and shrink to ε, in
+  (0, 1]. None: limits are ε from the start."""
+  shrink: float = 0.9
+  """Limit over that quantile, in (0, 1]; below 1 it always pulls."""
+  decay: float = 0.99
+  """Decay of the running averages per control step, in [0, 1)."""
+
+  def __post_init__(self) -> None:
+    if not 0.0 <= self.decay < 1.0:
+      raise ValueError(f"decay must be in [0, 1), got {self.decay}.")
+    low, high = self.budget_range
+    if not 0.0 < low <= self.budget <= high <= 1.0:
+      raise ValueError(
+        f"budget_range must be within (0, 1] around the budget {self.budget}, got "
+        f"{self.budget_range}."
+      )
+    for name in ("target", "keep", "quantile", "shrink"):
+      value = getattr(self, name)
+      if value is not None and not 0.0 < value <= 1.0:
+        raise ValueError(f"{name} must be in (0, 1], got {value}.")
+    _require_above(self, 0, "tolerance", "rate")
+
+
+@dataclass
 class PpoCfg:
   """PPO, with or without returns that end early where constraints are violated."""
 
@@ -61,7 +104,11 @@ class PpoCfg:
   lam: float = 0.95
   """λ of generalised advantage estimation."""
   entropy_coef: float = 0.01
-  """Weight of the entropy bonus."""
+  """Weight of the entropy bonus, until robots stay on their feet."""
+  entropy_final: float | None = None
+  """What it falls to from then on, over `entropy_iterations`. None: it stays."""
+  entropy_iterations: int = 400
+  """Iterations that the fall takes."""
   value_loss_coef: float = 1.0
   """Weight of the value loss."""
   use_clipped_value_loss: bool = True
@@ -73,6 +120,11 @@ class PpoCfg:
   reward_rule: Literal["raw", "clip", "scale-clip"] = "raw"
   """What happens to the reward first. clip: max(r, 0), since dying pays wherever
   values are negative. scale-clip: CaT's max(r (1 − δ̄), 0)."""
+  feasibility: FeasibilityCfg | None = None
+  """Aid for returns that end early, while the policy does not comply."""
+  rate_final: float = 1.0
+  """Share of the learning rate that is left at the end of the run; it falls linearly
+  from the middle on."""
 
   def __post_init__(self) -> None:
     _require_at_least(self, 1, "num_learning_epochs", "num_mini_batches")
@@ -181,12 +233,15 @@ def build_algorithm(
   device: str,
   action_groups: Mapping[str, Sequence[int]] | None = None,
   mirrors: Mapping[str, Tensor] | None = None,
+  progress_names: Sequence[str] = (),
+  feasibility: Feasibility | None = None,
 ) -> PPO:
   """Build networks, storage and algorithm for an environment.
 
   `obs` needs the group "actor"; without a group "critic" the critics see the actor's.
   `action_groups` names sets of action indices whose KL and noise are logged apart.
   `mirrors` of observation groups and "actions" are for symmetric policies.
+  `progress_names` name what the environment reports of the task's achievements.
   """
   # Here, not above: torch takes seconds to import.
   from decap.rl.lagrangian import Lagrangian
@@ -220,7 +275,14 @@ def build_algorithm(
     agent_cfg.num_steps_per_env, num_envs, obs, num_actions, num_costs, device
   )
   return classes[cfg.class_name](
-    models, storage, cfg, device, cost_names=cost_names, action_groups=action_groups
+    models,
+    storage,
+    cfg,
+    device,
+    cost_names=cost_names,
+    action_groups=action_groups,
+    progress_names=progress_names,
+    feasibility=feasibility,
   )
 
 

@@ -19,7 +19,9 @@ from torch import Tensor, nn
 
 from decap.rl import gaussian
 from decap.rl.config import PpoCfg
+from decap.rl.feasibility import Feasibility
 from decap.rl.modules import Model, Models
+from decap.rl.progress import Progress
 from decap.rl.returns import standardise, survival_gae
 from decap.rl.storage import Batch, RolloutStorage
 
@@ -55,6 +57,8 @@ class PPO(rsl_rl.algorithms.PPO):
     device: str,
     cost_names: Sequence[str] = (),
     action_groups: Mapping[str, Sequence[int]] | None = None,
+    progress_names: Sequence[str] = (),
+    feasibility: Feasibility | None = None,
     **unsupported: Any,
   ) -> None:
     _refuse(models, storage, cfg, unsupported)
@@ -92,6 +96,10 @@ class PPO(rsl_rl.algorithms.PPO):
       name: torch.tensor(list(ids), device=device)
       for name, ids in (action_groups or {}).items()
     }
+    self.progress = Progress(progress_names, device)
+    self.feasibility = feasibility
+    # δ̄ of Eq. 4 and what is applied of it: sums over the steps of an iteration.
+    self._deltas = torch.zeros(3, device=device)
     weights = self.loss_weights()
     self._loss_names = tuple(weights)
     self._loss_weights = torch.tensor(list(weights.values()), device=device)
@@ -136,7 +144,9 @@ class PPO(rsl_rl.algorithms.PPO):
     """
     delta = torch.zeros_like(rewards)
     if self.cfg.survival or self.cfg.reward_rule == "scale-clip":
-      delta = extras["constraints"]["delta"].to(rewards.dtype)
+      delta = self.termination(extras["constraints"]).to(rewards.dtype)
+    time_outs = extras.get("time_outs", torch.zeros_like(dones))
+    self.progress.hear(extras.get("progress"), dones & ~time_outs)
     rewards = self.reward(rewards, delta)
     if not self.cfg.survival:
       delta = torch.zeros_like(rewards)
@@ -219,7 +229,43 @@ class PPO(rsl_rl.algorithms.PPO):
       net.update_normalization(self.storage.observations)  # ty: ignore[invalid-argument-type]
     self.storage.clear()
 
+  def between_iterations(self, share: float) -> None:
+    """What is decided once per rollout, outside of what is recorded.
+
+    Args:
+      share: How much of the run is done, in [0, 1].
+    """
+    self.progress.between_iterations()
+    if self.feasibility is not None:
+      self.feasibility.between_iterations(self.progress)
+    cfg = self.cfg
+    if cfg.entropy_final is not None:
+      fallen = (self.progress.steady_iterations / cfg.entropy_iterations).clamp(max=1.0)
+      change = cfg.entropy_final / cfg.entropy_coef
+      weight = self._loss_weights[self._loss_names.index("entropy")]
+      weight.copy_(-cfg.entropy_coef * change**fallen)
+    if cfg.schedule == "fixed":
+      late = max(0.0, 2.0 * share - 1.0)
+      self.learning_rate.fill_(
+        cfg.learning_rate * (1.0 - late * (1.0 - cfg.rate_final))
+      )
+
   # Hooks.
+
+  def termination(self, constraints: Mapping[str, Any]) -> Tensor:
+    """The δ̄ [B] that is applied, from what the environment reports."""
+    delta = constraints["delta"]
+    applied = delta
+    if self.feasibility is not None:
+      q = [
+        v if v.dim() == 2 else v.unsqueeze(1)
+        for v in constraints["quantities"].values()
+      ]
+      applied = self.feasibility.apply(torch.cat(q, 1), delta)
+    self._deltas.add_(
+      torch.stack((delta.mean(), applied.mean(), torch.ones_like(self._deltas[0])))
+    )
+    return applied
 
   def reward(self, rewards: Tensor, delta: Tensor) -> Tensor:
     """The reward [B] that is learnt from; see `PpoCfg.reward_rule`."""
@@ -269,6 +315,14 @@ class PPO(rsl_rl.algorithms.PPO):
     out = {
       f"Loss/{name}": mean for name, mean in zip(self._loss_names, means, strict=True)
     }
+    out |= self.progress.metrics()
+    if self.cfg.survival:
+      applied = self._deltas[1] / self._deltas[2].clamp(min=1.0)
+      out["Constraint/delta_applied"] = applied
+      self._deltas.zero_()
+    if self.feasibility is not None:
+      out |= self.feasibility.metrics()
+    out["Policy/entropy_coef"] = -self._loss_weights[self._loss_names.index("entropy")]
     out["Policy/kl"], out["Policy/std"] = kl.sum(), std.mean()
     out["Policy/learning_rate"] = self.learning_rate.clone()
     for name, ids in self.action_groups.items():
@@ -312,7 +366,10 @@ class PPO(rsl_rl.algorithms.PPO):
 
   def state_dict(self) -> dict[str, Any]:
     """All that training needs to go on; network names are rsl_rl's."""
-    return super().save()
+    state = super().save() | {"progress": self.progress.state_dict()}
+    if self.feasibility is not None:
+      state["feasibility"] = self.feasibility.state_dict()
+    return state
 
   def load_state_dict(self, state: Mapping[str, Any]) -> None:
     """Restore `state_dict`; before anything is recorded, since Adam's state moves."""
@@ -326,6 +383,9 @@ class PPO(rsl_rl.algorithms.PPO):
     self.learning_rate.copy_(torch.as_tensor(group["lr"]))
     # The rate must stay the tensor that is adapted, and the flags this device's.
     group.update(flags, lr=self.learning_rate)
+    self.progress.load_state_dict(state["progress"])
+    if self.feasibility is not None:
+      self.feasibility.load_state_dict(state["feasibility"])
 
   def save(self) -> dict[str, Any]:
     """rsl_rl's name for `state_dict`."""

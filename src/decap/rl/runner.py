@@ -19,6 +19,7 @@ from decap.rl import capture, checkpoint, checkpoint_files
 from decap.rl.config import AgentCfg, build_algorithm
 from decap.rl.curves import Curves
 from decap.rl.display import Progress, Stopwatch, make_display, violations
+from decap.rl.feasibility import Feasibility
 from decap.rl.interrupts import Interrupts
 from decap.testing import waits
 
@@ -94,6 +95,8 @@ class Runner:
       self.device,
       action_groups=_action_groups(env),
       mirrors=env.mirrors() if cfg.policy.symmetric else None,
+      progress_names=env.progress_names,
+      feasibility=_feasibility(env, cfg),
     )
     self.alg.train_mode()
 
@@ -154,6 +157,8 @@ class Runner:
     # With a finite horizon nothing comes after a time-out; as in mjlab's wrapper.
     if not self.env.cfg.is_finite_horizon:
       seen["time_outs"] = time_outs
+    if "progress" in extras:
+      seen["progress"] = extras["progress"]
     self.alg.process_env_step(obs, rewards, dones, seen)
     for name, value in obs.items():
       self.obs[name].copy_(value)
@@ -179,6 +184,7 @@ class Runner:
       self.alg.begin_update()
       self.graphs.learn()
     self.env.between_iterations()
+    self.alg.between_iterations((self.iteration + 1) / self.cfg.iterations)
     log = self.env.flush_log()
     self._correct_episode_length(log)
     # One copy to the host for all losses.
@@ -373,6 +379,13 @@ def _action_groups(env: Any) -> dict[str, list[int]]:
 
   groups = env.constraint_manager.groups
   return resolve_groups(groups, action_names(env)) if groups else {}
+
+
+def _feasibility(env: Any, cfg: AgentCfg) -> Feasibility | None:
+  aid, manager = cfg.algorithm.feasibility, env.constraint_manager
+  if aid is None:
+    return None
+  return Feasibility(aid, manager.limit, manager.p_max, manager.termination)
 
 
 def _cost_columns(rows: tuple[str, ...], costs: str) -> dict[str, list[int]]:

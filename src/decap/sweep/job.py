@@ -220,8 +220,8 @@ def train_command(job: Job, plan: Plan) -> list[str]:
   command += ["--num-envs", str(spec.num_envs), "--log-root", str(job.root)]
   if job.run.label:
     command += ["--run-name", job.run.label]
-  if spec.feasibility:
-    command += ["--feasibility", spec.feasibility]
+  if spec.blind:
+    command += ["--blind"]
   if job.run.limits_file:
     command += ["--limits", str(job.run.limits_file)]
   return [*command, *spec.overrides]

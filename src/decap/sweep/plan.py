@@ -12,10 +12,10 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 from decap.errors import UserError
-from decap.methods import Feasibility, check_options, get_method
+from decap.methods import check_options, get_method
 from decap.runs import RunSpec, read_limits
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ RUN_KEYS = (
   "seed",
   "iterations",
   "num-envs",
-  "feasibility",
+  "blind",
   "limits",
   "overrides",
   "grid",
@@ -186,7 +186,7 @@ def _expand(block: dict[str, Any], base: Path) -> list[PlannedRun]:
       seed=seed,
       num_envs=_whole(block, "num-envs", 1),
       iterations=_whole(block, "iterations", 1),
-      feasibility=block.get("feasibility"),
+      blind=bool(block.get("blind", False)),
       limits=read_limits(limits_file) if limits_file else {},
       overrides=overrides,
     )
@@ -204,10 +204,6 @@ def _check_run(spec: RunSpec) -> None:
     raise UserError(f"unknown task '{spec.task}' (there are {', '.join(TASKS)}).")
   method = get_method(spec.method)
   check_options(method, list(spec.overrides))
-  if spec.feasibility is not None:
-    _choice(spec.feasibility, "feasibility", get_args(Feasibility))
-    if not method.feasibility:
-      raise UserError(f"method '{method.name}' does not use 'feasibility'.")
 
 
 def _check_names(runs: list[PlannedRun]) -> None:

@@ -35,6 +35,7 @@ from mjlab.viewer import ViewerConfig
 from decap.envs import mdp
 from decap.envs.constrained_env import ConstrainedEnvCfg
 from decap.envs.constraint_manager import ConstraintTermCfg
+from decap.envs.following import FollowingCfg
 from decap.robots.g1 import GROUPS, g1
 from decap.tasks import RobotName, TerrainName, terrains
 
@@ -75,6 +76,15 @@ def velocity_env_cfg(
     events=_events(),
     constraints=limits(),
     groups=deepcopy(GROUPS),
+    following=FollowingCfg(
+      bands={
+        "slow": (0, 0.1, 0.5),
+        "fast": (0, 0.5, math.inf),
+        "backward": (0, -math.inf, -0.1),
+        "sideways": (1, 0.1, math.inf),
+        "turning": (2, 0.06, math.inf),
+      }
+    ),
     sim=_simulation(terrain),
     viewer=ViewerConfig(
       origin_type=ViewerConfig.OriginType.ASSET_BODY,

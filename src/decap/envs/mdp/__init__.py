@@ -11,6 +11,7 @@ from decap.envs.mdp.commands import (
 )
 from decap.envs.mdp.constraints import (
   action_rate,
+  body_angular_speed,
   contact_force,
   joint_acc,
   joint_acc_control,
@@ -66,6 +67,7 @@ __all__ = [
   "base_below",
   "base_height",
   "base_lin_vel",
+  "body_angular_speed",
   "command_ranges",
   "contact_force",
   "flat_orientation",

@@ -12,7 +12,7 @@ from mjlab.managers.scene_entity_config import SceneEntityCfg
 
 from decap.constraints import quantities
 from decap.envs.masked import kept
-from decap.envs.mdp.kinematics import joint_dofs, up_b
+from decap.envs.mdp.kinematics import columns, joint_dofs, up_b
 
 if TYPE_CHECKING:
   from mjlab.entity import Entity
@@ -107,6 +107,13 @@ def tilt(env: ConstrainedEnv, asset_cfg: SceneEntityCfg = _ROBOT) -> torch.Tenso
   """Angle between the root's z axis and the vertical, in rad. # [B]"""
   asset: Entity = env.scene[asset_cfg.name]
   return torch.acos(up_b(asset)[:, 2].clamp(-1.0, 1.0))
+
+
+def body_angular_speed(env: ConstrainedEnv, asset_cfg: SceneEntityCfg) -> torch.Tensor:
+  """Largest angular speed of the chosen bodies, in rad/s. # [B]"""
+  asset: Entity = env.scene[asset_cfg.name]
+  ids = columns(env, asset, "body_ids", asset_cfg.body_ids)
+  return asset.data.data.cvel[:, ids, :3].norm(dim=-1).amax(1)
 
 
 def contact_force(env: ConstrainedEnv, sensor_name: str) -> torch.Tensor:

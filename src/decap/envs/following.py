@@ -1,0 +1,47 @@
+"""How much of a velocity command is carried out, by direction and speed.
+
+Rewards tell little of it: a robot that stands keeps most of the tracking reward of a
+slow command. So the environment reports metres done and metres asked.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import torch
+
+from decap.envs.masked import constant
+from decap.envs.mdp.kinematics import get_command, root_velocity_b, root_velocity_yaw
+
+if TYPE_CHECKING:
+  from decap.envs.constrained_env import ConstrainedEnv
+
+
+@dataclass
+class FollowingCfg:
+  """Which commands are told apart."""
+
+  bands: dict[str, tuple[int, float, float]] = field(default_factory=dict)
+  """Name → entry of the command (vx, vy, yaw rate), and its least and largest value;
+  of vy and yaw rate the size."""
+  command_name: str = "twist"
+  settle_s: float = 1.0
+  """Time after a new command that does not count."""
+
+
+def followed(env: ConstrainedEnv, cfg: FollowingCfg) -> torch.Tensor:
+  """What was done and what was asked in this step, summed over robots. # [n, 2]"""
+  asset = env.scene[env.cfg.constrained_entity]
+  bands = tuple(cfg.bands.values())
+  axis = constant(env, ("following axes", bands), [band[0] for band in bands])
+  bounds = constant(env, ("following bounds", bands), [band[1:] for band in bands])
+  command = get_command(env, cfg.command_name)  # [B, 3]
+  planar, turn = root_velocity_yaw(env, asset), root_velocity_b(env, asset)[:, 5:]
+  velocity = torch.cat((planar, turn), 1)  # [B, 3]
+  value = torch.cat((command[:, :1], command[:, 1:].abs()), 1)[:, axis]  # [B, n]
+  term = env.command_manager.get_term(cfg.command_name)
+  settled = term.time_left < term.cfg.resampling_time_range[0] - cfg.settle_s  # [B]
+  counts = (value > bounds[:, 0]) & (value <= bounds[:, 1]) & settled.unsqueeze(1)
+  done = (velocity * command.sign())[:, axis]
+  return torch.stack((done * counts, command.abs()[:, axis] * counts), -1).sum(0)

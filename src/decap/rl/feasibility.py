@@ -1,0 +1,134 @@
+"""What keeps a useful horizon while a policy is far from feasible.
+
+A policy that starts from noise violates nearly everywhere: δ̄ is close to 1 and nothing
+beyond the next step counts, so there is nothing to learn from. The aid lets limits start
+at what the policy does, caps the population's mean termination probability by a budget,
+and moves that budget by what the robots achieve: up while they do as they are told, down
+while they do not. Where the budget is above the mean, δ̄ is Eq. 4's, whole.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from decap.constraints.average import average_in_place
+from decap.constraints.termination import (
+  TerminationCfg,
+  ViolationScale,
+  cat_probability,
+  decap_probability,
+  largest_finite,
+)
+from decap.rl.config import FeasibilityCfg
+from decap.rl.progress import Progress
+
+MAX_SAMPLES = 512
+"""Environments, evenly spread, from which the policy's quantiles are taken."""
+
+
+class Feasibility:
+  """δ̄ under annealed limits, within a budget.
+
+  Limits and p_max are kept by reference, so that a change of them in place takes effect.
+  """
+
+  def __init__(
+    self, cfg: FeasibilityCfg, limit: Tensor, p_max: Tensor, termination: TerminationCfg
+  ) -> None:
+    self.cfg = cfg
+    self.limit, self.p_max, self.termination = limit, p_max, termination  # [C]
+    self.annealed = None if cfg.quantile is None else AnnealedLimit(limit, cfg)
+    self.scale = ViolationScale(
+      limit.shape,
+      floor=termination.floor(limit),
+      decay=termination.scale_decay,
+      device=limit.device,
+    )
+    self.mean = torch.zeros((), device=limit.device)
+    self.gain = torch.ones((), device=limit.device)
+    self.budget = torch.full((), cfg.budget, device=limit.device)
+
+  def apply(self, q: Tensor, delta: Tensor) -> Tensor:
+    """Take in quantities [B, C] and δ̄ of Eq. 4 [B]; returns δ̄ to apply. # [B]"""
+    if self.annealed is not None:
+      delta = self._probability(q, self.annealed.update(q))
+    self.mean.lerp_(delta.mean(), self.gain)
+    self.gain.fill_(1.0 - self.cfg.decay)
+    return delta / (self.mean / self.budget).clamp(min=1.0)
+
+  def between_iterations(self, progress: Progress) -> None:
+    """Move the budget by what the robots achieve, once they stay on their feet."""
+    cfg = self.cfg
+    self.scale.floor.copy_(self.termination.floor(self.limit))
+    if cfg.target is None:
+      return
+    # What the task itself does not pay for cannot be waited for.
+    target = (cfg.keep * progress.best).clamp(max=cfg.target)
+    slack = ((progress.achieved - target) / cfg.tolerance).min().clamp(-1.0, 1.0)
+    factor = torch.exp(cfg.rate * slack)
+    factor = torch.where(progress.steady_iterations > 0.0, factor, 1.0)
+    self.budget.mul_(factor).clamp_(*cfg.budget_range)
+
+  def metrics(self) -> dict[str, Tensor]:
+    """The state of the aid, for the log."""
+    return {"Constraint/budget": self.budget.clone()}
+
+  def state_dict(self) -> dict[str, Tensor]:
+    return self._tensors()
+
+  def load_state_dict(self, state: dict[str, Tensor]) -> None:
+    for name, tensor in self._tensors().items():
+      tensor.copy_(state[name])
+
+  def _tensors(self) -> dict[str, Tensor]:
+    state = {"mean": self.mean, "gain": self.gain, "budget": self.budget}
+    state |= {"scale": self.scale.value, "scale_gain": self.scale.gain}
+    if self.annealed is not None:
+      state |= {"limits": self.annealed.average, "limits_gain": self.annealed.gain}
+    return state
+
+  def _probability(self, q: Tensor, limit: Tensor) -> Tensor:
+    cfg = self.termination
+    self.scale.update_largest(largest_finite(q) - limit)
+    args: tuple[Any, ...] = (q, limit, self.p_max, self.scale.value)
+    if cfg.rule == "cat":
+      return cat_probability(*args).amax(1)
+    return decap_probability(
+      *args, rho=cfg.rho, kappa=cfg.kappa, barrier=cfg.barrier
+    ).amax(1)
+
+
+class AnnealedLimit:
+  """Limits that start near the policy's own high quantile and end at ε.
+
+  The effective limit is max(ε, shrink · EMA of the batch quantile of q), per joint: as
+  the policy becomes smoother its limit follows, until it is ε. The limits are kept by
+  reference, so that a change of them in place takes effect.
+  """
+
+  def __init__(self, limit: Tensor, cfg: FeasibilityCfg) -> None:
+    self.cfg = cfg
+    self.limit = limit  # [J]
+    self.average = limit.clone()  # [J]
+    self.gain = torch.ones_like(limit)  # [J]
+
+  def update(self, q: Tensor) -> Tensor:
+    """Take in the quantities of this step and return the limits to apply. # [J]
+
+    kthvalue puts NaN and infinity last; a quantile that reaches them is left out.
+
+    Args:
+      q: Constrained quantity of all environments. # [B, J]
+    """
+    assert self.cfg.quantile is not None
+    # Some hundred environments tell a quantile well enough, at a fraction of the cost.
+    q = q[:: max(1, q.shape[0] // MAX_SAMPLES)]
+    rank = max(1, math.ceil(self.cfg.quantile * q.shape[0]))
+    high = q.kthvalue(rank, dim=0).values  # [J]
+    heard = high.abs() < torch.inf
+    average_in_place(self.average, self.gain, high, heard, self.cfg.decay)
+    return torch.maximum(self.limit, self.average * self.cfg.shrink)

@@ -1,0 +1,81 @@
+"""How well the task is being done, as the training loop hears it.
+
+Everything that a recipe decides by what the policy achieves, rather than by counting
+iterations, reads it here: when exploration may end, and how much of the constraints the
+task can afford.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+ITERATIONS = 20
+"""Iterations over which achievements are averaged."""
+FALL_STEPS = 1000.0
+"""`upright` is 1 minus the falls in so many steps of one robot."""
+STEADY = 0.5
+"""Robots that stay up this well have learnt to balance."""
+FADE = 0.9995
+"""What is left of a best achievement after an iteration; luck must not bind for ever."""
+
+
+class Progress:
+  """Running averages of what was done of what was asked, by name.
+
+  The environment reports pairs (done, asked) [n, 2], such as metres walked and metres
+  commanded; falls are counted here.
+  """
+
+  def __init__(self, names: Sequence[str], device: torch.device | str = "cpu") -> None:
+    self.names = (*names, "upright")
+    self.sums = torch.zeros(len(self.names), 2, device=device)
+    self.average = torch.zeros_like(self.sums)
+    self.best = torch.zeros(len(self.names), device=device)
+    self.iterations = torch.zeros((), device=device)
+    self.steady_iterations = torch.zeros((), device=device)
+
+  def hear(self, reported: Tensor | None, fell: Tensor) -> None:
+    """Take in a step: the environment's pairs [n, 2], and who fell [B]."""
+    up = (1.0 - FALL_STEPS * fell.to(self.sums.dtype)).sum()
+    rows = torch.stack((up, torch.full_like(up, len(fell)))).unsqueeze(0)
+    if reported is not None:
+      rows = torch.cat((reported, rows))
+    self.sums.add_(rows)
+
+  def between_iterations(self) -> None:
+    """Average what was heard since the last call."""
+    self.iterations.add_(1.0)
+    gain = self.iterations.reciprocal().clamp(min=1.0 / ITERATIONS)
+    self.average.lerp_(self.sums, gain)
+    self.sums.zero_()
+    achieved = self.achieved
+    early = self.iterations <= ITERATIONS
+    best = torch.maximum(self.best * FADE, achieved)
+    torch.where(early, achieved, best, out=self.best)
+    up = (achieved[-1] >= STEADY) & ~early
+    # Once steady, always: what follows must not depend on a single bad iteration.
+    self.steady_iterations.add_(up | (self.steady_iterations > 0.0))
+
+  @property
+  def achieved(self) -> Tensor:
+    """Done over asked, at most 1 and at least 0. # [n]"""
+    done, asked = self.average.unbind(1)
+    return (done / asked.clamp(min=1e-6)).clamp(0.0, 1.0)
+
+  def metrics(self) -> dict[str, Tensor]:
+    """Achievements by name, for the log."""
+    return {
+      f"Task/{name}": value
+      for name, value in zip(self.names, self.achieved, strict=True)
+    }
+
+  def state_dict(self) -> dict[str, Tensor]:
+    names = ("sums", "average", "best", "iterations", "steady_iterations")
+    return {name: getattr(self, name) for name in names}
+
+  def load_state_dict(self, state: dict[str, Tensor]) -> None:
+    for name, value in state.items():
+      getattr(self, name).copy_(value)
