@@ -59,7 +59,7 @@ def mirrors(env: ConstrainedEnv) -> dict[str, torch.Tensor]:
       if (len(part),) != tuple(shape):
         raise UserError(
           f"How the observation '{name}' changes when left and right are exchanged is "
-          "not known; train with --agent.policy.symmetric False."
+          "not known; train with --agent.algorithm.mirror-loss-coef 0."
         )
       parts.append(torch.tensor(part, dtype=torch.float))
     out[group] = torch.block_diag(*parts)
@@ -87,7 +87,7 @@ def joint_mirror(model: mujoco.MjModel, names: list[str]) -> np.ndarray:
     if differs[i, j] > _TOLERANCE or image[j] != i:
       raise UserError(
         f"The robot is not symmetric: joint '{names[i]}' has no mirror image; train "
-        "with --agent.policy.symmetric False."
+        "with --agent.algorithm.mirror-loss-coef 0."
       )
   out = np.zeros_like(cosine)
   rows = np.arange(len(ids))

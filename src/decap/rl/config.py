@@ -34,8 +34,8 @@ class PolicyCfg:
   """Whether σ is learnt or stays at `init_std`."""
   obs_normalization: bool = True
   """Whether observations are normalised by their running mean and variance."""
-  symmetric: bool = False
-  """Whether all networks are their own mirror image, left and right exchanged."""
+  std_growth: float | None = None
+  """σ stays below this multiple of its initial value. None: it may grow."""
 
 
 @dataclass
@@ -45,14 +45,14 @@ class FeasibilityCfg:
   budget: float = 0.005
   """Largest mean termination probability over the population, at first; its inverse is
   the horizon in steps that violations leave."""
-  budget_range: tuple[float, float] = (5e-4, 1.0)
+  budget_range: tuple[float, float] = (1e-3, 1.0)
   """What the budget may become."""
   target: float | None = 0.9
   """The share of every command, and of staying upright, that robots should achieve: the
   budget grows above it and shrinks below. None: the budget stays."""
-  keep: float = 0.97
+  keep: float = 0.95
   """Where less was ever achieved, this share of the best is the target."""
-  tolerance: float = 0.03
+  tolerance: float = 0.05
   """Distance from the target at which the budget moves at its full rate."""
   rate: float = 0.02
   """Largest relative change of the budget per iteration."""
@@ -122,6 +122,9 @@ class PpoCfg:
   values are negative. scale-clip: CaT's max(r (1 − δ̄), 0)."""
   feasibility: FeasibilityCfg | None = None
   """Aid for returns that end early, while the policy does not comply."""
+  mirror_loss_coef: float = 0.0
+  """Weight of the mean squared distance, in σ, between what the policy does in a mirrored
+  situation and the mirror image of what it does in the situation itself."""
   rate_final: float = 1.0
   """Share of the learning rate that is left at the end of the run; it falls linearly
   from the middle on."""
@@ -262,15 +265,9 @@ def build_algorithm(
   if isinstance(cfg, CostPpoCfg) and not cost_names:
     raise ValueError(f"Algorithm {cfg.class_name!r} needs at least one constraint.")
   num_costs = len(cost_names) if isinstance(cfg, CostPpoCfg) else 0
-  if agent_cfg.policy.symmetric and mirrors is None:
-    raise ValueError("A symmetric policy needs to know its environment's mirror image.")
-  models = build_models(
-    agent_cfg.policy,
-    obs,
-    action_names,
-    num_costs,
-    mirrors if agent_cfg.policy.symmetric else None,
-  )
+  if cfg.mirror_loss_coef and mirrors is None:
+    raise ValueError("A mirror loss needs to know the environment's mirror image.")
+  models = build_models(agent_cfg.policy, obs, action_names, num_costs, mirrors)
   storage = RolloutStorage(
     agent_cfg.num_steps_per_env, num_envs, obs, num_actions, num_costs, device
   )
@@ -283,6 +280,7 @@ def build_algorithm(
     action_groups=action_groups,
     progress_names=progress_names,
     feasibility=feasibility,
+    mirrors=mirrors if cfg.mirror_loss_coef else None,
   )
 
 

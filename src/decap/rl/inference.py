@@ -26,9 +26,6 @@ def policy_from_state(state: dict[str, Any], device: str = "cpu") -> Model:
     hidden_dims=[layer.shape[0] for layer in layers[:-1]],
     activation=state["policy"]["network"]["activation"],
     obs_normalization="obs_normalizer._mean" in weights,
-    mirrors=(weights["mlp.mirror_in"], weights["mlp.mirror_out"])
-    if "mlp.mirror_in" in weights
-    else None,
   )
   model.load_state_dict(weights)
   return model.to(device).eval()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +15,6 @@ from torch import Tensor, nn
 
 from decap.rl import gaussian
 from decap.rl.config import PolicyCfg
-from decap.rl.symmetry import SymmetricMLP
 
 
 class Gaussian(GaussianDistribution):
@@ -26,26 +26,25 @@ class Gaussian(GaussianDistribution):
   """
 
   gain: Tensor
-  sides: Tensor | None
+  largest: Tensor | None
   _moments: tuple[Tensor, Tensor]
 
   def __init__(
     self,
     output_dim: int,
     init_std: Sequence[float],
-    mirror: Tensor | None = None,
+    std_growth: float | None = None,
     **kwargs,
   ) -> None:
     super().__init__(output_dim, **kwargs)
-    # Where both sides are one: each action and its mirror image share their σ.
-    sides = None if mirror is None else 0.5 * (torch.eye(output_dim) + mirror.abs())
-    self.register_buffer("sides", sides, persistent=False)
     std = torch.tensor(init_std, dtype=torch.get_default_dtype())
-    if sides is not None:
-      std = sides @ std
     parameter = self.std_param if self.std_type == "scalar" else self.log_std_param
     with torch.no_grad():
       parameter.copy_(std if self.std_type == "scalar" else std.log())
+    largest = None if std_growth is None else parameter.detach() + math.log(std_growth)
+    if largest is not None and self.std_type == "scalar":
+      largest = std * std_growth
+    self.register_buffer("largest", largest, persistent=False)
     gain = std / std.max()
     # With equal noise there is none, and the weights are rsl_rl's, name for name.
     self.register_buffer("gain", gain, persistent=bool((gain < 1.0).any()))
@@ -89,13 +88,19 @@ class Gaussian(GaussianDistribution):
     return (mean + std * torch.randn_like(mean)).detach()
 
   def _clamped_std(self) -> Tensor:
-    log = self.std_type == "log"
-    value = self.log_std_param if log else self.std_param
-    if self.sides is not None:
-      value = self.sides @ value
-    if log:
-      return value.clamp(*self.log_std_range).exp()
-    return value.clamp(*self.std_range)
+    if self.std_type == "scalar":
+      return self.std_param.clamp(*self.std_range)
+    return self.log_std_param.clamp(*self.log_std_range).exp()
+
+  @torch.no_grad()
+  def project(self) -> None:
+    """Put σ back to its largest value after a step of the optimiser.
+
+    Clamped only where it is used, a parameter beyond would have no gradient to return.
+    """
+    if self.largest is not None:
+      parameter = self.std_param if self.std_type == "scalar" else self.log_std_param
+      torch.minimum(parameter, self.largest, out=parameter)
 
 
 class _Gain(nn.Module):
@@ -184,18 +189,17 @@ class Model(MLPModel):
     obs: Mapping[str, Tensor],
     obs_group: str,
     *args,
-    mirrors: tuple[Tensor, Tensor] | None = None,
+    mirror: Tensor | None = None,
     **kwargs,
   ):
-    """With `mirrors` of input and output the model is its own mirror image."""
+    """With the `mirror` of its input the model normalises both sides alike."""
     super().__init__(obs, {obs_group: [obs_group]}, obs_group, *args, **kwargs)  # ty: ignore
     if self.obs_normalization:
       self.obs_normalizer = FrozenNormalization(self.obs_dim)
     for name, layer in self.mlp.named_children():
       if isinstance(layer, nn.Linear):
         self.mlp.add_module(name, Linear.like(layer))
-    if mirrors is not None:
-      self.mlp = SymmetricMLP(self.mlp.children(), *mirrors)
+    self.register_buffer("mirror", mirror, persistent=False)
 
   @property
   def gaussian(self) -> Gaussian:
@@ -213,15 +217,15 @@ class Model(MLPModel):
     return self.get_latent(obs)  # ty: ignore[invalid-argument-type]
 
   def update_normalization(self, obs: Mapping[str, Tensor]) -> None:
-    """Take a rollout into the normaliser; of a symmetric model, from both sides.
+    """Take a rollout into the normaliser, and its mirror image where that is known.
 
     Normalised and mirrored is then the same as mirrored and normalised.
     """
     if not self.obs_normalization:
       return
     x = torch.cat([obs[group] for group in self.obs_groups], dim=-1)
-    if isinstance(self.mlp, SymmetricMLP):
-      x = torch.stack((x, x @ self.mlp.mirror_in))
+    if self.mirror is not None:
+      x = torch.stack((x, x @ self.mirror))
     self.obs_normalizer.update(x)  # ty: ignore
 
 
@@ -245,8 +249,7 @@ def build_models(
   """Build actor, critic and, where there are costs, the cost critic.
 
   Args:
-    mirrors: Mirrors of the observation groups and of "actions", for networks that
-      are their own mirror image; values and costs are the same on both sides.
+    mirrors: Mirrors of the observation groups, where left and right shall be one.
   """
   if "actor" not in obs:
     raise ValueError(f"No observation group 'actor' among {sorted(obs)}.")
@@ -256,7 +259,7 @@ def build_models(
     "std_type": cfg.std_type,
     "std_range": cfg.std_range,
     "learn_std": cfg.learn_std,
-    "mirror": mirrors["actions"] if mirrors else None,
+    "std_growth": cfg.std_growth,
   }
   common = {
     "hidden_dims": cfg.hidden_dims,
@@ -265,25 +268,14 @@ def build_models(
   }
   critic_group = "critic" if "critic" in obs else "actor"
 
-  def both(group: str, size: int) -> tuple[Tensor, Tensor] | None:
-    if mirrors is None:
-      return None
-    return mirrors[group], mirrors["actions"] if group == "actor" else torch.eye(size)
-
-  def critic(size: int) -> Model:
-    return Model(obs, critic_group, size, mirrors=both(critic_group, size), **common)
+  def model(group: str, size: int, **kwargs) -> Model:
+    mirror = mirrors[group] if mirrors else None
+    return Model(obs, group, size, mirror=mirror, **common, **kwargs)
 
   return Models(
-    actor=Model(
-      obs,
-      "actor",
-      len(action_names),
-      distribution_cfg=distribution_cfg,
-      mirrors=both("actor", len(action_names)),
-      **common,
-    ),
-    critic=critic(1),
-    cost_critic=critic(num_costs) if num_costs else None,
+    actor=model("actor", len(action_names), distribution_cfg=distribution_cfg),
+    critic=model(critic_group, 1),
+    cost_critic=model(critic_group, num_costs) if num_costs else None,
   )
 
 

@@ -59,6 +59,7 @@ class PPO(rsl_rl.algorithms.PPO):
     action_groups: Mapping[str, Sequence[int]] | None = None,
     progress_names: Sequence[str] = (),
     feasibility: Feasibility | None = None,
+    mirrors: Mapping[str, Tensor] | None = None,
     **unsupported: Any,
   ) -> None:
     _refuse(models, storage, cfg, unsupported)
@@ -98,6 +99,7 @@ class PPO(rsl_rl.algorithms.PPO):
     }
     self.progress = Progress(progress_names, device)
     self.feasibility = feasibility
+    self.mirrors = {name: m.to(device) for name, m in (mirrors or {}).items()}
     # δ̄ of Eq. 4 and what is applied of it: sums over the steps of an iteration.
     self._deltas = torch.zeros(3, device=device)
     weights = self.loss_weights()
@@ -215,6 +217,7 @@ class PPO(rsl_rl.algorithms.PPO):
     for net in self.networks.values():
       nn.utils.clip_grad_norm_(net.parameters(), self.max_grad_norm)
     self.optimizer.step()
+    self.actor.gaussian.project()
     self._kl_sum.add_(kl)
     self._loss_sums.add_(terms.detach())
 
@@ -289,6 +292,7 @@ class PPO(rsl_rl.algorithms.PPO):
       "surrogate": 1.0,
       "value": self.cfg.value_loss_coef,
       "entropy": -self.cfg.entropy_coef,
+      **({"mirror": self.cfg.mirror_loss_coef} if self.mirrors else {}),
     }
 
   def losses(self, batch: Batch, evaluation: Evaluation) -> dict[str, Tensor]:
@@ -302,11 +306,24 @@ class PPO(rsl_rl.algorithms.PPO):
       change = change.clamp(-self.clip_param, self.clip_param)
       clipped_loss = (batch.values + change - batch.returns).square()
       value_loss = torch.max(value_loss, clipped_loss)
-    return {
+    out = {
       "surrogate": -surrogate.mean(),
       "value": value_loss.mean(),
       "entropy": evaluation.entropy,
     }
+    if self.mirrors:
+      out["mirror"] = self.mirror_loss(evaluation)
+    return out
+
+  def mirror_loss(self, evaluation: Evaluation) -> Tensor:
+    """How far the policy is from its own mirror image, in squared σ per action. # []
+
+    The mirrored situation is taken as it is, so that both sides are pulled together.
+    """
+    seen = evaluation.policy_input @ self.mirrors["actor"]
+    mean, std = self.actor.gaussian.moments(self.actor.mlp(seen))
+    distance = (mean - evaluation.mean @ self.mirrors["actions"]) / std.detach()
+    return distance.square().mean()
 
   def metrics(self) -> dict[str, Tensor]:
     """Means over the update's mini-batches, and the state that they led to."""

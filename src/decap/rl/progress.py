@@ -16,7 +16,7 @@ ITERATIONS = 20
 """Iterations over which achievements are averaged."""
 FALL_STEPS = 1000.0
 """`upright` is 1 minus the falls in so many steps of one robot."""
-STEADY = 0.5
+STEADY = 0.2
 """Robots that stay up this well have learnt to balance."""
 FADE = 0.9995
 """What is left of a best achievement after an iteration; luck must not bind for ever."""
@@ -52,12 +52,13 @@ class Progress:
     self.average.lerp_(self.sums, gain)
     self.sums.zero_()
     achieved = self.achieved
-    early = self.iterations <= ITERATIONS
+    # Robots that fall forward follow a command, too.
+    early = self.steady_iterations == 0.0
     best = torch.maximum(self.best * FADE, achieved)
     torch.where(early, achieved, best, out=self.best)
-    up = (achieved[-1] >= STEADY) & ~early
+    up = (achieved[-1] >= STEADY) & (self.iterations > ITERATIONS)
     # Once steady, always: what follows must not depend on a single bad iteration.
-    self.steady_iterations.add_(up | (self.steady_iterations > 0.0))
+    self.steady_iterations.add_(up | ~early)
 
   @property
   def achieved(self) -> Tensor:

@@ -94,7 +94,7 @@ class Runner:
       env.num_envs,
       self.device,
       action_groups=_action_groups(env),
-      mirrors=env.mirrors() if cfg.policy.symmetric else None,
+      mirrors=env.mirrors() if cfg.algorithm.mirror_loss_coef else None,
       progress_names=env.progress_names,
       feasibility=_feasibility(env, cfg),
     )

@@ -62,8 +62,10 @@ def agent_cfg() -> AgentCfg:
 
   std = {".*_(shoulder|elbow|wrist)_.*": 0.06, ".*(hip|knee|ankle|waist)_.*": 0.6}
   return AgentCfg(
-    policy=PolicyCfg(init_std=std, std_type="log", symmetric=True),
-    algorithm=PpoCfg(learning_rate=3e-4, schedule="fixed", entropy_final=0.002),
+    policy=PolicyCfg(init_std=std, std_type="log", std_growth=1.0),
+    algorithm=PpoCfg(
+      learning_rate=3e-4, schedule="fixed", entropy_final=0.002, mirror_loss_coef=0.2
+    ),
   )
 
 
