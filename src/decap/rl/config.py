@@ -54,8 +54,9 @@ class FeasibilityCfg:
   """Where less was ever achieved, this share of the best is the target."""
   tolerance: float = 0.05
   """Distance from the target at which the budget moves at its full rate."""
-  rate: float = 0.02
-  """Largest relative change of the budget per iteration."""
+  rate: float = 0.01
+  """Largest relative growth of the budget per iteration; it shrinks three times as
+  fast."""
   quantile: float | None = 0.98
   """Limits start at this quantile of the policy's own quantities and shrink to ε, in
   (0, 1]. None: limits are ε from the start."""
@@ -124,7 +125,8 @@ class PpoCfg:
   """Aid for returns that end early, while the policy does not comply."""
   mirror_loss_coef: float = 0.0
   """Weight of the mean squared distance, in σ, between what the policy does in a mirrored
-  situation and the mirror image of what it does in the situation itself."""
+  situation and the mirror image of what it does in the situation itself. It comes in as
+  the entropy bonus goes: from the start on, it favours hopping on both feet."""
   rate_final: float = 1.0
   """Share of the learning rate that is left at the end of the run; it falls linearly
   from the middle on."""
@@ -267,7 +269,7 @@ def build_algorithm(
   num_costs = len(cost_names) if isinstance(cfg, CostPpoCfg) else 0
   if cfg.mirror_loss_coef and mirrors is None:
     raise ValueError("A mirror loss needs to know the environment's mirror image.")
-  models = build_models(agent_cfg.policy, obs, action_names, num_costs, mirrors)
+  models = build_models(agent_cfg.policy, obs, action_names, num_costs)
   storage = RolloutStorage(
     agent_cfg.num_steps_per_env, num_envs, obs, num_actions, num_costs, device
   )

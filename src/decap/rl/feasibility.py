@@ -68,8 +68,9 @@ class Feasibility:
       return
     # What the task itself does not pay for cannot be waited for.
     target = (cfg.keep * progress.best).clamp(max=cfg.target)
-    slack = ((progress.achieved - target) / cfg.tolerance).min().clamp(-1.0, 1.0)
-    factor = torch.exp(cfg.rate * slack)
+    # The mean: the weakest of many is always below its best, by chance alone.
+    slack = ((progress.achieved - target) / cfg.tolerance).clamp(-1.0, 1.0).mean()
+    factor = torch.exp(torch.where(slack < 0.0, 3.0 * cfg.rate, cfg.rate) * slack)
     factor = torch.where(progress.steady_iterations > 0.0, factor, 1.0)
     self.budget.mul_(factor).clamp_(*cfg.budget_range)
 

@@ -184,22 +184,13 @@ class Model(MLPModel):
   Parameter names are rsl_rl's; where noise differs by joint, a gain comes on top.
   """
 
-  def __init__(
-    self,
-    obs: Mapping[str, Tensor],
-    obs_group: str,
-    *args,
-    mirror: Tensor | None = None,
-    **kwargs,
-  ):
-    """With the `mirror` of its input the model normalises both sides alike."""
+  def __init__(self, obs: Mapping[str, Tensor], obs_group: str, *args, **kwargs):
     super().__init__(obs, {obs_group: [obs_group]}, obs_group, *args, **kwargs)  # ty: ignore
     if self.obs_normalization:
       self.obs_normalizer = FrozenNormalization(self.obs_dim)
     for name, layer in self.mlp.named_children():
       if isinstance(layer, nn.Linear):
         self.mlp.add_module(name, Linear.like(layer))
-    self.register_buffer("mirror", mirror, persistent=False)
 
   @property
   def gaussian(self) -> Gaussian:
@@ -215,18 +206,6 @@ class Model(MLPModel):
   def observe(self, obs: Mapping[str, Tensor]) -> Tensor:
     """The normalised network input [..., D]."""
     return self.get_latent(obs)  # ty: ignore[invalid-argument-type]
-
-  def update_normalization(self, obs: Mapping[str, Tensor]) -> None:
-    """Take a rollout into the normaliser, and its mirror image where that is known.
-
-    Normalised and mirrored is then the same as mirrored and normalised.
-    """
-    if not self.obs_normalization:
-      return
-    x = torch.cat([obs[group] for group in self.obs_groups], dim=-1)
-    if self.mirror is not None:
-      x = torch.stack((x, x @ self.mirror))
-    self.obs_normalizer.update(x)  # ty: ignore
 
 
 @dataclass
@@ -244,13 +223,8 @@ def build_models(
   obs: Mapping[str, Tensor],
   action_names: Sequence[str],
   num_costs: int = 0,
-  mirrors: Mapping[str, Tensor] | None = None,
 ) -> Models:
-  """Build actor, critic and, where there are costs, the cost critic.
-
-  Args:
-    mirrors: Mirrors of the observation groups, where left and right shall be one.
-  """
+  """Build actor, critic and, where there are costs, the cost critic."""
   if "actor" not in obs:
     raise ValueError(f"No observation group 'actor' among {sorted(obs)}.")
   distribution_cfg = {
@@ -267,15 +241,12 @@ def build_models(
     "obs_normalization": cfg.obs_normalization,
   }
   critic_group = "critic" if "critic" in obs else "actor"
-
-  def model(group: str, size: int, **kwargs) -> Model:
-    mirror = mirrors[group] if mirrors else None
-    return Model(obs, group, size, mirror=mirror, **common, **kwargs)
-
   return Models(
-    actor=model("actor", len(action_names), distribution_cfg=distribution_cfg),
-    critic=model(critic_group, 1),
-    cost_critic=model(critic_group, num_costs) if num_costs else None,
+    actor=Model(
+      obs, "actor", len(action_names), distribution_cfg=distribution_cfg, **common
+    ),
+    critic=Model(obs, critic_group, 1, **common),
+    cost_critic=Model(obs, critic_group, num_costs, **common) if num_costs else None,
   )
 
 

@@ -198,6 +198,11 @@ class PPO(rsl_rl.algorithms.PPO):
     Once per update, since permutation and normalisers stay the same throughout.
     """
     observe = {name: net.observe for name, net in self.networks.items()}
+    if self.mirrors:
+      mirror = self.mirrors["actor"]
+      observe["mirror"] = lambda obs: self.actor.observe(
+        {"actor": obs["actor"] @ mirror}
+      )
     return self.storage.gather(self.storage.indices, observe)
 
   def update_mini_batch(self, batch: Batch) -> None:
@@ -242,11 +247,12 @@ class PPO(rsl_rl.algorithms.PPO):
     if self.feasibility is not None:
       self.feasibility.between_iterations(self.progress)
     cfg = self.cfg
+    settled = (self.progress.steady_iterations / cfg.entropy_iterations).clamp(max=1.0)
     if cfg.entropy_final is not None:
-      fallen = (self.progress.steady_iterations / cfg.entropy_iterations).clamp(max=1.0)
       change = cfg.entropy_final / cfg.entropy_coef
-      weight = self._loss_weights[self._loss_names.index("entropy")]
-      weight.copy_(-cfg.entropy_coef * change**fallen)
+      self._weight("entropy").copy_(-cfg.entropy_coef * change**settled)
+    if self.mirrors:
+      self._weight("mirror").copy_(cfg.mirror_loss_coef * settled)
     if cfg.schedule == "fixed":
       late = max(0.0, 2.0 * share - 1.0)
       self.learning_rate.fill_(
@@ -312,15 +318,12 @@ class PPO(rsl_rl.algorithms.PPO):
       "entropy": evaluation.entropy,
     }
     if self.mirrors:
-      out["mirror"] = self.mirror_loss(evaluation)
+      out["mirror"] = self.mirror_loss(batch, evaluation)
     return out
 
-  def mirror_loss(self, evaluation: Evaluation) -> Tensor:
-    """How far the policy is from its own mirror image, in squared σ per action. # []
-
-    The mirrored situation is taken as it is, so that both sides are pulled together.
-    """
-    seen = evaluation.policy_input @ self.mirrors["actor"]
+  def mirror_loss(self, batch: Batch, evaluation: Evaluation) -> Tensor:
+    """How far the policy is from its own mirror image, in squared σ per action. # []"""
+    seen = batch.inputs["mirror"]
     mean, std = self.actor.gaussian.moments(self.actor.mlp(seen))
     distance = (mean - evaluation.mean @ self.mirrors["actions"]) / std.detach()
     return distance.square().mean()
@@ -339,7 +342,7 @@ class PPO(rsl_rl.algorithms.PPO):
       self._deltas.zero_()
     if self.feasibility is not None:
       out |= self.feasibility.metrics()
-    out["Policy/entropy_coef"] = -self._loss_weights[self._loss_names.index("entropy")]
+    out["Policy/entropy_coef"] = -self._weight("entropy")
     out["Policy/kl"], out["Policy/std"] = kl.sum(), std.mean()
     out["Policy/learning_rate"] = self.learning_rate.clone()
     for name, ids in self.action_groups.items():
@@ -353,6 +356,10 @@ class PPO(rsl_rl.algorithms.PPO):
   def std(self) -> Tensor:
     """Current standard deviation of each action [A]."""
     return self.actor.gaussian.current_std
+
+  def _weight(self, name: str) -> Tensor:
+    """A view of what a term of the loss counts. # []"""
+    return self._loss_weights[self._loss_names.index(name)]
 
   def evaluate(self, batch: Batch) -> Evaluation:
     """Run the current networks on a mini-batch."""

@@ -18,7 +18,7 @@ FALL_STEPS = 1000.0
 """`upright` is 1 minus the falls in so many steps of one robot."""
 STEADY = 0.2
 """Robots that stay up this well have learnt to balance."""
-FADE = 0.9995
+FADE = 0.9999
 """What is left of a best achievement after an iteration; luck must not bind for ever."""
 
 

@@ -153,7 +153,7 @@ def _command() -> UniformVelocityCommandCfg:
     resampling_time_range=(10.0, 10.0),
     rel_standing_envs=0.02,
     ranges=UniformVelocityCommandCfg.Ranges(
-      lin_vel_x=(-0.5, 1.0), lin_vel_y=(-0.3, 0.3), ang_vel_z=(-0.2, 0.2)
+      lin_vel_x=(-0.5, 1.0), lin_vel_y=(-0.3, 0.3), ang_vel_z=(-0.5, 0.5)
     ),
     viz=UniformVelocityCommandCfg.VizCfg(z_offset=1.15),
     debug_vis=True,
