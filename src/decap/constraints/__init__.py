@@ -1,5 +1,6 @@
 """Constraints as termination probabilities: torch only, no simulator, no algorithm."""
 
+from decap.constraints.composition import Composition, ConstraintRow
 from decap.constraints.feasibility import AnnealedLimit, Feasibility, FeasibilityCfg
 from decap.constraints.groups import BodyGroupCfg, per_joint, resolve_groups
 from decap.constraints.quantities import (
@@ -16,12 +17,13 @@ from decap.constraints.termination import (
   barrier_slope,
   cat_probability,
   decap_probability,
-  strongest,
 )
 
 __all__ = [
   "AnnealedLimit",
   "BodyGroupCfg",
+  "Composition",
+  "ConstraintRow",
   "Feasibility",
   "FeasibilityCfg",
   "TerminationCfg",
@@ -37,5 +39,4 @@ __all__ = [
   "joint_velocity",
   "per_joint",
   "resolve_groups",
-  "strongest",
 ]
