@@ -58,7 +58,9 @@ def export(dof: int) -> str:
   spec.meshdir = ""
   spec.compile()
   # Defaults of the pictures, which cannot be deleted from a spec.
-  xml = re.sub(r' *<default class="visual">.*?</default>\n', "", spec.to_xml(), flags=re.S)
+  xml = re.sub(
+    r' *<default class="visual">.*?</default>\n', "", spec.to_xml(), flags=re.S
+  )
   return f"{_NOTICE}{xml}"
 
 
