@@ -28,6 +28,7 @@ from decap.envs import state
 from decap.envs.constraint_manager import ConstraintManager, ConstraintTermCfg
 from decap.envs.device_log import DeviceLog
 from decap.envs.masked_reset import MaskedReset, computes_controls, remembers
+from decap.envs.mdp.actuation import ActuationCfg, randomise_actuation
 from decap.envs.observation_manager import JoinedObservationManager
 from decap.envs.reward_manager import StackedRewardManager
 from decap.sim.backend import simulation_backend
@@ -58,6 +59,9 @@ class ConstrainedEnvCfg(ManagerBasedRlEnvCfg):
   task_rewards: tuple[str, ...] = ()
   """Rewards that say how well the task is done; a feasibility aid's guard listens to
   them. Leave out what standing still earns. Empty: all."""
+
+  actuation: ActuationCfg = field(default_factory=ActuationCfg)
+  """Delay and strength of the motors, randomised."""
 
   backend: Literal["auto", "warp", "native"] = "auto"
   """Physics: MuJoCo Warp, or C MuJoCo on the CPU. Auto takes the device's."""
@@ -132,6 +136,7 @@ class ConstrainedEnv(ManagerBasedRlEnv):
     from decap.envs.substitutes import substitute_terms
 
     substitute_terms(self.cfg)
+    randomise_actuation(self.cfg, self.cfg.actuation)
     super().load_managers()
     self.observation_manager.__class__ = JoinedObservationManager
     self.reward_manager = StackedRewardManager.take_over(self.reward_manager)
