@@ -107,9 +107,9 @@ class Constraints:
     return {"delta": delta, "costs": self.composition.costs(q)}
 
   def progress(self, share: float) -> None:
-    """CaT's schedule: the expected lifetime 1/p falls linearly."""
+    """CaT's schedule: the expected lifetime 1/p falls linearly, for half of the run."""
     if self.method.p_max_end is not None:
-      lifetime = 20.0 + share * (1.0 / self.method.p_max_end - 20.0)
+      lifetime = 20.0 + min(1.0, 2.0 * share) * (1.0 / self.method.p_max_end - 20.0)
       self.composition.p_max.fill_(1.0 / lifetime)
 
 

@@ -249,12 +249,15 @@ def _lower_limits_everywhere(env: ConstrainedEnvCfg) -> None:
 
 
 def _cat_schedule(env: ConstrainedEnv) -> Schedule:
-  """p_max rises from a fifth of its value, linearly in the expected lifetime 1/p."""
+  """p_max rises from a fifth of its value, linearly in the expected lifetime 1/p.
+
+  It is there at half of the run, as in its authors' code (1000 of 2000 iterations).
+  """
   manager = env.constraint_manager
   final = manager.p_max.clone()
 
   def set_p_max(progress: float) -> None:
-    manager.p_max.copy_(final / (5.0 - 4.0 * progress))
+    manager.p_max.copy_(final / (5.0 - 4.0 * min(1.0, 2.0 * progress)))
 
   return set_p_max
 

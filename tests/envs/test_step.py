@@ -341,7 +341,8 @@ def test_other_definitions_of_rate_and_acceleration(env):
   first, second = actions(env), actions(env)
   env.step(first)
   env.step(second)
-  torch.testing.assert_close(mdp.action_rate(env, raw=True), (second - first).abs())
+  per_second = (second - first).abs() / 0.02
+  torch.testing.assert_close(mdp.action_rate(env, raw=True), per_second)
   scale = env.action_manager.get_term("joint_pos").scale
   expected = (second - first).abs() * scale / 0.02
   torch.testing.assert_close(mdp.action_rate(env), expected)

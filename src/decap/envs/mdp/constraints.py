@@ -33,8 +33,8 @@ def action_rate(
 ) -> torch.Tensor:
   """Rate of the joint-position targets, 0 on an episode's first step. # [B, J]
 
-  Joints that the action does not drive have a rate of 0. With ``raw`` it is the change
-  of the policy's output per step, without scale and time, as CaT's code has it.
+  Joints that the action does not drive have a rate of 0. With ``raw`` it is the rate of
+  the policy's output, per second but without the scale, as CaT's code has it.
   """
   manager = env.action_manager
   term: BaseAction = manager.get_term(action_name)  # type: ignore[assignment]
@@ -43,8 +43,8 @@ def action_rate(
   # The counter was raised before this term runs: 1 is the first step.
   first = (env.episode_length_buf == 1).unsqueeze(1)
   before = torch.where(first, action, before)
-  scale, dt = (1.0, 1.0) if raw else (term.scale, env.step_dt)
-  rate = quantities.action_rate(action, before, scale, dt)
+  scale = 1.0 if raw else term.scale
+  rate = quantities.action_rate(action, before, scale, env.step_dt)
   joints = env.scene[asset_cfg.name].num_joints
   driven = kept(env, ("driven", action_name), lambda: term.target_ids.tolist())
   if driven == list(range(joints)):
