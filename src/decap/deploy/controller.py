@@ -24,7 +24,7 @@ from decap.deploy.robot_io import (
   RobotState,
   damping_command,
 )
-from decap.deploy.states import DRIVEN, STAND_S, Machine, Mode
+from decap.deploy.states import DRIVEN, NONE, STAND_S, Machine, Mode
 from decap.deploy.stops import Deadlines, Limits, Monitor, target_fault
 from decap.errors import UserError
 from decap.robots.g1_motors import RobotMotors
@@ -150,7 +150,7 @@ class Controller:
     if self._output_fault and self.machine.mode in DRIVEN:
       # The policy's targets were refused just now: stop in this very cycle.
       events = self.machine.events
-      self.machine.step(now_s, wanted.requests, self._output_fault)
+      self.machine.step(now_s, NONE, self._output_fault)
       self.machine.events = events + self.machine.events
       fault, command = self._output_fault, self._damping
     self._write(command)

@@ -14,8 +14,8 @@ class Latency:
   """Durations of the stages over a window of cycles, and the last of each."""
 
   def __init__(self) -> None:
-    self.last_s = dict.fromkeys(STAGES, 0.0)
-    self._window = {stage: deque(maxlen=WINDOW) for stage in STAGES}
+    self.last_s: dict[str, float] = dict.fromkeys(STAGES, 0.0)
+    self._window: dict[str, deque[float]] = {s: deque(maxlen=WINDOW) for s in STAGES}
 
   def add(self, stage: str, seconds: float) -> None:
     self.last_s[stage] = seconds
