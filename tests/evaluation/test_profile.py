@@ -14,7 +14,7 @@ from decap.evaluation.profile import (
   write_limits,
 )
 from decap.runs import read_limits
-from tests.evaluation.synthetic import make_trajectory
+from tests.evaluation.synthetic import LAYOUT, make_trajectory
 
 
 def known_trajectory():
@@ -44,7 +44,9 @@ def test_the_papers_rule():
 def test_the_file_is_what_training_reads(tmp_path):
   limits = propose_limits(known_trajectory(), {"upper": 0.9, "lower": 0.999})
   path = tmp_path / "deep" / "limits.yaml"
-  write_limits(path, limits, {"upper": 0.9, "lower": 0.999}, {"source": "runs/a"})
+  write_limits(
+    path, limits, {"upper": 0.9, "lower": 0.999}, {"source": "runs/a"}, LAYOUT
+  )
   assert read_limits(path) == limits
   assert "# Limits measured on runs/a" in path.read_text()
 
@@ -70,7 +72,6 @@ def test_a_policy_that_does_not_move_gives_no_limits():
 @pytest.mark.parametrize(
   ("rule", "message"),
   [
-    ({"upper": 0.5}, "no quantile for the group 'lower'"),
     ({"upper": 0.5, "lower": 1.0}, r"'lower' must be in \(0, 1\), not 1.0"),
     ({"upper": 0.5, "lower": 0.9, "tail": 0.9}, "Unknown group 'tail'"),
   ],

@@ -81,6 +81,9 @@ def test_samples_are_what_the_constraints_of_training_see(rollout):
   for _ in range(40):
     obs, _, fell, late, extras = env.step(rollout.policy.act(obs))
     sample = last_sample(env, fell, late)
+    seen = sample.quantities
+    assert seen is extras["constraints"]["quantities"]
+    sample.quantities = {}  # What a robot's log could tell.
     first = done.unsqueeze(1)
     prev_action = (
       torch.where(first, sample.action, before.action) if before else sample.action
@@ -91,9 +94,9 @@ def test_samples_are_what_the_constraints_of_training_see(rollout):
       else sample.joint_vel
     )
     values = measure(sample, prev_action, prev_vel, scale, layout)
-    for m, name in enumerate(("action_rate", "joint_acc", "joint_torque", "joint_vel")):
-      seen = extras["constraints"]["quantities"][name]
-      torch.testing.assert_close(values[:, m], seen, rtol=1e-5, atol=1e-4)
+    assert list(seen) == ["action_rate", "joint_acc", "joint_torque", "joint_vel"]
+    for name, value in seen.items():
+      torch.testing.assert_close(values[name], value, rtol=1e-5, atol=1e-4)
     before, done = dataclasses.replace(sample), fell | late
     ends += int(done.sum())
   assert ends > 0

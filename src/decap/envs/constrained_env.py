@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -118,6 +119,9 @@ class ConstrainedEnv(ManagerBasedRlEnv):
     self.log = DeviceLog(device)
     # What terms share within a step; nothing is remembered between steps.
     self.step_cache: dict[Any, torch.Tensor] | None = None
+    self.before_reset: list[Callable[[ConstrainedEnv], None]] = []
+    """Called in every step when all is measured and nothing is reset yet: where the
+    last state of an episode can still be read."""
     with simulation_backend(
       cfg.backend, split=cfg.split_physics, num_threads=cfg.num_threads
     ):
@@ -173,6 +177,8 @@ class ConstrainedEnv(ManagerBasedRlEnv):
     self.metrics_manager.compute()
     self._log_extras()
     self.extras["constraints"] = self.constraint_manager.compute()
+    for read in self.before_reset:
+      read(self)
     self.step_cache = None  # Events and resets write the state.
     self._masked_reset.apply_events(self.step_dt)
     self._masked_reset.reset(self.reset_buf)

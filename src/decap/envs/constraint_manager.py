@@ -35,6 +35,9 @@ class ConstraintTermCfg(ManagerTermBaseCfg):
   """Termination probability at the limit of a scalar term; joint terms take their
   group's."""
 
+  unit: str = ""
+  """Unit of the quantity, for tables and figures."""
+
 
 class ConstraintManager(ManagerBase):
   """Evaluates all terms and turns closeness to their limits into δ̄ (Eq. 2 to 4).

@@ -116,7 +116,8 @@ class ProfileArgs:
   output: str = "limits.yaml"
   """Limits file to write."""
   quantile: dict[str, float] = field(default_factory=dict)
-  """Group -> quantile that becomes the limit; upper 0.5 and lower 0.99 by default."""
+  """Group, or scalar quantity -> quantile that becomes the limit; upper 0.5 and all
+  others 0.99 by default."""
   joints: bool = False
   """Print the quantiles of every joint too."""
   task: str | None = None
@@ -243,7 +244,6 @@ def profile_main(args: ProfileArgs) -> Path:
     warmup=min(50, args.steps - 1),
     seed=args.seed,
   )
-  rule = {**profiles.DEFAULT_RULE, **args.quantile}
   with _progress(f"Measuring {policy.info['name']}", protocol.steps) as on_step:
     evaluation = evaluate(
       policy,
@@ -255,12 +255,13 @@ def profile_main(args: ProfileArgs) -> Path:
     )
   trajectory = evaluation.trajectory
   assert trajectory is not None
+  rule = profiles.complete_rule(trajectory.layout, args.quantile)
   limits = profiles.propose_limits(trajectory, rule)
   profile = profiles.profile_trajectory(trajectory)
   tables = profiles.joint_tables(profile) if args.joints else []
   for table in (profiles.group_table(profile), *tables):
     Console().print(table)
-  profiles.write_limits(Path(args.output), limits, rule, policy.info)
+  profiles.write_limits(Path(args.output), limits, rule, policy.info, trajectory.layout)
   share = followed(trajectory)
   if share < MIN_FOLLOWED:
     print(
@@ -269,7 +270,8 @@ def profile_main(args: ProfileArgs) -> Path:
       file=sys.stderr,
     )
   for name, values in limits.items():
-    print(f"{name}: " + ", ".join(f"{group} {v:g}" for group, v in values.items()))
+    groups = values.items() if isinstance(values, dict) else [("", values)]
+    print(f"{name}: " + ", ".join(f"{group} {v:g}".strip() for group, v in groups))
   print(f"Wrote {args.output}; use it with 'decap train --limits {args.output}'.")
   return Path(args.output)
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from decap.constraints.groups import resolve_groups
 from decap.errors import UserError
-from decap.evaluation.layout import QUANTITIES, Layout, Limits
+from decap.evaluation.layout import Layout, Limits
 from decap.evaluation.protocol import SWITCHING_SCHEDULE, Protocol
 from decap.evaluation.trajectory import Sample
 
@@ -28,8 +29,6 @@ def evaluation_cfg(
   protocol: Protocol, limits: Limits | None = None
 ) -> ConstrainedEnvCfg:
   """The task's training environment with the protocol's commands and disturbances."""
-  from mjlab.managers import MetricsTermCfg
-
   from decap.tasks import env_cfg, task_names
 
   if protocol.task not in task_names():
@@ -40,7 +39,7 @@ def evaluation_cfg(
   cfg.scene.num_envs = protocol.num_envs
   cfg.seed = protocol.seed
   cfg.feasibility = None
-  cfg.metrics = {"sample": MetricsTermCfg(func=read_sample)}
+  cfg.metrics = {}
   for name, values in (limits or {}).items():
     _set_limits(cfg, name, values)
   _set_disturbances(cfg, protocol)
@@ -52,12 +51,7 @@ def evaluation_cfg(
 def make_layout(env: ConstrainedEnv) -> Layout:
   """Joints, groups and limits of an environment."""
   robot = env.scene[env.cfg.constrained_entity]
-  limits = {}
-  for name in QUANTITIES:
-    term = env.cfg.constraints.get(name)
-    if term is None or not isinstance(term.limits, dict):
-      raise UserError(f"The task has no limits of {name} per body group.")
-    limits[name] = dict(term.limits)
+  constraints = env.cfg.constraints
   term, scale = _joint_action(env), torch.zeros(len(robot.joint_names))
   value = term.scale
   scale[term.target_ids.cpu()] = (
@@ -70,19 +64,28 @@ def make_layout(env: ConstrainedEnv) -> Layout:
       for name, ids in resolve_groups(env.cfg.groups, robot.joint_names).items()
     },
     p_max={name: group.p_max for name, group in env.cfg.groups.items()},
-    limits=limits,
+    limits={name: copy(term.limits) for name, term in constraints.items()},
     action_scale=tuple(scale.tolist()),
     control_dt=env.step_dt,
     physics_dt=env.physics_dt,
+    scalar_p_max={
+      name: term.p_max
+      for name, term in constraints.items()
+      if not isinstance(term.limits, dict)
+    },
+    units={name: term.unit for name, term in constraints.items() if term.unit},
   )
 
 
-def read_sample(env: Any) -> torch.Tensor:
-  """Metric term that keeps the state of this step before it is reset.
+def watch(env: ConstrainedEnv) -> None:
+  """Let `last_sample` tell of every step from now on, also of those that end episodes."""
+  env.before_reset.append(_read_sample)
 
-  mjlab evaluates metrics between physics and resets, so this is where the last state of
-  an episode can still be read. Velocities come from the integrated state, which is
-  never behind by a substep.
+
+def _read_sample(env: Any) -> None:
+  """Keeps the state of this step before it is reset.
+
+  Velocities come from the integrated state, which is never behind by a substep.
   """
   robot = env.scene[env.cfg.constrained_entity]
   data, indexing = robot.data.data, robot.indexing
@@ -99,12 +102,16 @@ def read_sample(env: Any) -> torch.Tensor:
     "base_velocity": _base_velocity(data, indexing),
     "command": command_term(env).command.clone(),
   }
-  return torch.zeros(env.num_envs, device=env.device)
 
 
 def last_sample(env: Any, terminated: torch.Tensor, time_outs: torch.Tensor) -> Sample:
-  """What `read_sample` kept in the step that has just returned."""
-  return Sample(**env.evaluation_sample, fell=terminated, timed_out=time_outs)
+  """The step that has just returned, of an environment that is watched."""
+  return Sample(
+    **env.evaluation_sample,
+    fell=terminated,
+    timed_out=time_outs,
+    quantities=env.extras["constraints"]["quantities"],
+  )
 
 
 def command_term(env: Any) -> Any:
@@ -173,12 +180,16 @@ def _set_limits(cfg: ConstrainedEnvCfg, name: str, values: Any) -> None:
       f"The limits name an unknown constraint '{name}' "
       f"(there are {', '.join(cfg.constraints)})."
     )
+  term = cfg.constraints[name]
+  if not isinstance(term.limits, dict):
+    if isinstance(values, dict):
+      raise UserError(f"The limit of '{name}' must be one number.")
+    term.limits = float(values)
+    return
   if not isinstance(values, dict) or set(values) - set(cfg.groups):
     raise UserError(
       f"The limits of '{name}' must be given for the groups {', '.join(cfg.groups)}."
     )
-  term = cfg.constraints[name]
-  assert isinstance(term.limits, dict)
   term.limits = {**term.limits, **values}
 
 

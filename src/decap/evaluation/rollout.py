@@ -21,6 +21,7 @@ from decap.evaluation.environment import (
   evaluation_cfg,
   last_sample,
   make_layout,
+  watch,
 )
 from decap.evaluation.layout import Limits
 from decap.evaluation.metrics import Metrics
@@ -130,6 +131,7 @@ class Rollout:
     self.metrics = Metrics(
       self.layout, protocol.rollouts, protocol.envs, protocol.warmup, self.device
     )
+    watch(env)
     self._record(record)
     self._command = command_term(env)
     self._schedule = torch.tensor(SWITCHING_SCHEDULE, device=self.device)  # [S, 3]

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from decap.errors import UserError
-from decap.evaluation.layout import QUANTITIES
+from decap.evaluation.layout import Layout, short_title, title
 from decap.evaluation.results import Result, check_comparable
 
 METHOD_TITLES = {
@@ -29,13 +29,6 @@ METHOD_TITLES = {
 
 STANDING = "Standing still"
 """A robot that ignores every command: computed from the commands alone."""
-
-SHORT = {
-  "action_rate": "Action rate",
-  "joint_acc": "Acc.",
-  "joint_torque": "Torque",
-  "joint_vel": "Velocity",
-}
 
 
 @dataclass(frozen=True)
@@ -124,7 +117,8 @@ def make_tables(methods: Sequence[Method], baseline: str | None = None) -> list[
   check_comparable(results)
   base = _find_baseline(methods, baseline)
   note = _note(methods, base)
-  groups = list(results[0].layout.groups)
+  layout = results[0].layout
+  groups = list(layout.groups)
 
   def by_group(title: str, columns: Callable[[str], tuple[Column, ...]]) -> Table:
     rows = [
@@ -134,10 +128,11 @@ def make_tables(methods: Sequence[Method], baseline: str | None = None) -> list[
     ]
     return Table(title, columns(groups[0]), tuple(rows), note)
 
-  task = (*_paper_violation_columns(groups), *_task_columns())
+  task = (*_paper_violation_columns(layout), *_task_columns())
   jitter = _jitter_columns(groups)
-  return [
-    by_group("Smoothness", _smoothness_columns),
+  scalars = _scalar_columns(layout)
+  tables = [
+    by_group("Smoothness", lambda group: _smoothness_columns(layout, group)),
     Table(
       "Steps with a violation by at least one joint, and task performance",
       task,
@@ -146,11 +141,11 @@ def make_tables(methods: Sequence[Method], baseline: str | None = None) -> list[
     ),
     by_group(
       "Steps with a violation by at least one joint (%)",
-      lambda group: _violation_columns(group, "any_joint"),
+      lambda group: _violation_columns(layout, group, "any_joint"),
     ),
     by_group(
       "Joint-steps with a violation (%)",
-      lambda group: _violation_columns(group, "joint_steps"),
+      lambda group: _violation_columns(layout, group, "joint_steps"),
     ),
     Table(
       "Action power above 5 Hz, and DeCap's termination probability",
@@ -158,46 +153,84 @@ def make_tables(methods: Sequence[Method], baseline: str | None = None) -> list[
       _table_rows(methods, jitter, base),
       note,
     ),
-    by_group("Share of δ̄ by the constraint that decides it (%)", _share_columns),
+    by_group(
+      "Share of δ̄ by the constraint that decides it (%)",
+      lambda group: _share_columns(layout, group),
+    ),
   ]
+  if scalars:
+    rows = _table_rows(methods, scalars, base)
+    tables.append(Table("Quantities of the whole robot", scalars, rows, note))
+  return tables
 
 
 # Columns.
 
 
-def _smoothness_columns(group: str) -> tuple[Column, ...]:
-  def column(title: str, name: str, unit: str) -> Column:
-    return Column(title, lambda m: m["smoothness"][group][name], unit=unit)
+def _smoothness_columns(layout: Layout, group: str) -> tuple[Column, ...]:
+  paper = {
+    "action_rate": "Action rate",
+    "joint_acc": "DoF acc.",
+    "joint_acc_20ms": "DoF acc. 20 ms",
+    "joint_vel": "DoF velocity",
+    "energy": "Energy",
+  }
 
-  return (
-    column("Action rate", "action_rate", "rad/s"),
-    column("DoF acc.", "joint_acc", "rad/s²"),
-    column("DoF acc. 20 ms", "joint_acc_20ms", "rad/s²"),
-    column("DoF velocity", "joint_vel", "rad/s"),
-    column("Energy", "energy", "Nm·rad/s"),
-  )
+  def column(name: str) -> Column:
+    return Column(
+      paper.get(name, title(name)),
+      lambda m: m["smoothness"][group][name],
+      unit=layout.unit(name),
+    )
+
+  return tuple(column(name) for name in layout.smoothness)
 
 
-def _paper_violation_columns(groups: Sequence[str]) -> tuple[Column, ...]:
+def _paper_violation_columns(layout: Layout) -> tuple[Column, ...]:
+  """The paper's two quantities; further ones of a task have a table of their own."""
+
   def column(name: str, group: str) -> Column:
     return Column(
-      f"{SHORT[name]} {group}",
+      f"{short_title(name)} {group}",
       lambda m: m["violations"][group][name]["any_joint"],
       factor=100.0,
       unit="%",
     )
 
-  names = ("joint_acc", "action_rate")
-  return tuple(column(name, group) for name in names for group in groups)
+  names = [n for n in ("joint_acc", "action_rate") if n in layout.joint_quantities]
+  return tuple(column(name, group) for name in names for group in layout.groups)
 
 
-def _violation_columns(group: str, kind: str) -> tuple[Column, ...]:
+def _violation_columns(layout: Layout, group: str, kind: str) -> tuple[Column, ...]:
   def column(name: str) -> Column:
     return Column(
-      SHORT[name], lambda m: m["violations"][group][name][kind], factor=100.0
+      short_title(name), lambda m: m["violations"][group][name][kind], factor=100.0
     )
 
-  return tuple(column(name) for name in QUANTITIES)
+  return tuple(column(name) for name in layout.joint_quantities)
+
+
+def _scalar_columns(layout: Layout) -> tuple[Column, ...]:
+  def columns(name: str) -> tuple[Column, ...]:
+    return (
+      Column(title(name), lambda m: m["scalars"][name]["mean"], unit=layout.unit(name)),
+      Column(
+        f"{title(name)} violations",
+        lambda m: m["scalars"][name]["violations"],
+        factor=100.0,
+        unit="%",
+      ),
+      Column(
+        f"{title(name)} share of δ̄",
+        lambda m: {"mean": m["delta"]["share"][name], "std": None},
+        decimals=0,
+        factor=100.0,
+        better=None,
+        unit="%",
+      ),
+    )
+
+  return tuple(column for name in layout.scalars for column in columns(name))
 
 
 def _task_columns() -> tuple[Column, ...]:
@@ -239,17 +272,17 @@ def _jitter_columns(groups: Sequence[str]) -> tuple[Column, ...]:
   return (*(jitter(group) for group in groups), delta)
 
 
-def _share_columns(group: str) -> tuple[Column, ...]:
+def _share_columns(layout: Layout, group: str) -> tuple[Column, ...]:
   def share(name: str) -> Column:
     return Column(
-      SHORT[name],
+      short_title(name),
       lambda m: {"mean": m["delta"]["share"][f"{name}/{group}"], "std": None},
       decimals=0,
       factor=100.0,
       better=None,
     )
 
-  return tuple(share(name) for name in QUANTITIES)
+  return tuple(share(name) for name in layout.joint_quantities)
 
 
 # Rows.
