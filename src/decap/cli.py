@@ -20,6 +20,8 @@ COMMANDS = {
   "train": ("decap.commands.train", "train a policy, or continue a run"),
   "play": ("decap.commands.play", "watch a policy in the browser, or record a video"),
   "export": ("decap.commands.export", "write a run's policy as a bundle for a robot"),
+  "deploy": ("decap.commands.deploy", "drive a robot with policy bundles"),
+  "flight": ("decap.commands.flight", "show what the flight recorder wrote"),
   "sweep": ("decap.commands.sweep", "train, evaluate and compare a list of runs"),
   "evaluate": ("decap.commands.evaluate", "measure smoothness, violations, tracking"),
   "compare": ("decap.commands.compare", "put the results of several runs in one table"),

@@ -41,7 +41,7 @@ class Driven:
   def run(self, seconds):
     for _ in range(round(seconds * CYCLES_PER_S)):
       self.controller.step()
-      self.robot.sleep_until(self.controller._next_s)
+      self.robot.sleep_until(self.controller.next_s)
     return self
 
   @property

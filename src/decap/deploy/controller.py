@@ -68,6 +68,11 @@ def clip_targets(
   return np.where(kp > 0, np.clip(q_target, low, high), q_target)
 
 
+def damping_of(motors: RobotMotors) -> RobotCommand:
+  """The command that every stop of this robot ends in."""
+  return damping_command(len(motors.motors), DAMPING_FACTOR * motors.array("kd"))
+
+
 class Controller:
   """Drives a robot with one of several policies, and stops it when it must."""
 
@@ -97,9 +102,7 @@ class Controller:
     self.state: RobotState | None = None
     """The newest state that could be used."""
     self.cycles = 0
-    self._damping = damping_command(
-      len(motors.motors), DAMPING_FACTOR * motors.array("kd")
-    )
+    self._damping = damping_of(motors)
     self._effort = EFFORT_SHARE * motors.array("effort_limit")
     self._sent = self._damping
     self._from = self._damping
@@ -109,7 +112,10 @@ class Controller:
     self._target = np.zeros(len(motors.motors))
     self._velocity_command = np.zeros(3)
     self._output_fault: str | None = None
-    self._next_s = now_s
+    self.next_s = now_s
+    """When the next cycle is due."""
+    self.policy_stepped = False
+    """Whether the policy was asked in the last cycle."""
 
   @property
   def policy(self) -> RunningPolicy:
@@ -121,7 +127,7 @@ class Controller:
     try:
       while not until():
         self.step()
-        self.robot.sleep_until(self._next_s)
+        self.robot.sleep_until(self.next_s)
     finally:
       self.release()
 
@@ -138,8 +144,8 @@ class Controller:
   def step(self) -> Cycle:
     """One cycle: read, check, decide, command, report."""
     now_s = self.robot.now_s()
-    lag_s = max(0.0, now_s - self._next_s)
-    self._next_s += COMMAND_DT_S * (1 + int(lag_s / COMMAND_DT_S))
+    lag_s = max(0.0, now_s - self.next_s)
+    self.next_s += COMMAND_DT_S * (1 + int(lag_s / COMMAND_DT_S))
     fresh = self._read(now_s)
     wanted = self.operator.poll(now_s, fresh)
     self._velocity_command = self.policy.command(wanted.stick, wanted.exact)
@@ -211,7 +217,8 @@ class Controller:
 
   def _drive(self, now_s: float) -> RobotCommand:
     policy = self.policy
-    if self._countdown <= 0:
+    self.policy_stepped = self._countdown <= 0
+    if self.policy_stepped:
       self._countdown = policy.steps_per_command
       assert self.state is not None
       target = policy.step(self.state, self._velocity_command, self.latency)

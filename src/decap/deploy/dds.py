@@ -34,6 +34,10 @@ _ANY_STATE = 0
 _LOG_FATAL, _LOG_ERROR = 1, 2
 
 
+_configured: dict[int, str] = {}
+"""Domain → network interface, in this program."""
+
+
 class _Meta(ctypes.Structure):
   _fields_ = [("data", c_void_p), ("size", c_uint32)]
 
@@ -186,10 +190,17 @@ class Participant:
       f"<NetworkInterface name='{interface}'/></Interfaces></General>"
       "</Domain></CycloneDDS>"
     )
-    self._domain = _checked(
-      lib.dds_create_domain(domain, config.encode()),
-      f"use the network interface '{interface}'",
-    )
+    # A program configures a domain once, however many of its parts join it.
+    if domain not in _configured:
+      _configured[domain] = interface
+      _checked(
+        lib.dds_create_domain(domain, config.encode()),
+        f"use the network interface '{interface}'",
+      )
+    elif _configured[domain] != interface:
+      raise UserError(
+        f"Domain {domain} is on '{_configured[domain]}' already, not on '{interface}'."
+      )
     self.handle = _checked(
       lib.dds_create_participant(domain, None, None),
       f"join domain {domain} on '{interface}'",
@@ -218,7 +229,6 @@ class Participant:
   def close(self) -> None:
     """Leave the network."""
     _library().dds_delete(self.handle)
-    _library().dds_delete(self._domain)
 
 
 class Writer:
