@@ -174,7 +174,7 @@ def _lcp(env: ConstrainedEnvCfg, agent: AgentCfg) -> None:
 
 
 def _cat(env: ConstrainedEnvCfg, agent: AgentCfg) -> None:
-  _lower_limits_everywhere(env)
+  _loosest_limits_everywhere(env)
   env.termination.rule = "cat"
   env.termination.scale_floor_abs = 1e-6
   agent.algorithm.survival = True
@@ -184,7 +184,7 @@ def _cat(env: ConstrainedEnvCfg, agent: AgentCfg) -> None:
 def _n_ipo(env: ConstrainedEnvCfg, agent: AgentCfg) -> None:
   from decap.rl.config import NIpoCfg
 
-  _lower_limits_everywhere(env)
+  _loosest_limits_everywhere(env)
   agent.algorithm = _algorithm(
     NIpoCfg, agent, cost_limit=0.01, threshold_margin=0.02, barrier_t=50.0
   )
@@ -229,22 +229,19 @@ def set_feasibility(env: ConstrainedEnvCfg, kind: Feasibility) -> None:
   env.feasibility = aids[kind]
 
 
-def _lower_limits_everywhere(env: ConstrainedEnvCfg) -> None:
-  """The paper's whole-body baselines: the lower body's limits and one p_max.
+def _loosest_limits_everywhere(env: ConstrainedEnvCfg) -> None:
+  """The paper's whole-body baselines: limits that leave every group room, one p_max.
 
-  The groups stay, so that all methods log the same rows.
+  They are those of the group that does the work, a humanoid's lower body. The groups
+  stay, so that all methods log the same rows.
   """
-  for name, term in env.constraints.items():
+  for term in env.constraints.values():
     if isinstance(term.limits, dict):
-      if "lower" not in term.limits:
-        raise UserError(
-          f"This method takes the limits of the group 'lower' for the whole body, but "
-          f"constraint '{name}' has none."
-        )
-      term.limits = dict.fromkeys(env.groups, term.limits["lower"])
+      term.limits = dict.fromkeys(env.groups, max(term.limits.values()))
+  p_max = min((group.p_max for group in env.groups.values()), default=0.25)
   # New objects: configs of several tasks may share these.
   env.groups = {
-    name: dataclasses.replace(group, p_max=0.25) for name, group in env.groups.items()
+    name: dataclasses.replace(group, p_max=p_max) for name, group in env.groups.items()
   }
 
 
@@ -292,7 +289,7 @@ METHODS = {
     ),
     Method(
       "cat",
-      "constraints as terminations: lower limits for the whole body, linear rule",
+      "constraints as terminations: the loosest limits for the whole body, linear rule",
       _cat,
       uses=_SURVIVAL_OPTIONS,
       feasibility=True,

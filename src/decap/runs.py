@@ -77,7 +77,7 @@ def build_configs(
 ) -> tuple[ConstrainedEnvCfg, AgentCfg]:
   """Configs of environment and agent: task, limits, method, then overrides.
 
-  Limits come before the method, since whole-body methods spread the lower ones.
+  Limits come before the method, since whole-body methods spread the loosest.
 
   Args:
     play: The task's play variant: endless episodes, no noise, no pushes.
@@ -90,7 +90,7 @@ def build_configs(
   if spec.task not in TASKS:
     raise UserError(f"Unknown task '{spec.task}' (there are {', '.join(TASKS)}).")
   env = env_cfg(spec.task, play=play)
-  agent = agent_cfg()
+  agent = agent_cfg(spec.task)
   _add_groups(env, overrides)
   _apply_limits(env, spec.limits)
   method.edit(env, agent)

@@ -6,7 +6,6 @@ from rich.console import Console
 
 from decap.errors import UserError
 from decap.evaluation.profile import (
-  DEFAULT_RULE,
   group_table,
   joint_tables,
   profile_trajectory,
@@ -37,7 +36,7 @@ def test_quantiles_by_hand():
 
 def test_the_papers_rule():
   """Upper: towards the lower end. Lower: near the observed range."""
-  limits = propose_limits(known_trajectory(), DEFAULT_RULE)
+  limits = propose_limits(known_trajectory(), {"upper": 0.5})
   assert limits["joint_vel"] == {"upper": 5.05, "lower": 99.0}
 
 
@@ -66,7 +65,7 @@ def test_a_policy_that_does_not_move_gives_no_limits():
   trajectory = known_trajectory()
   trajectory.arrays["action"][:] = 0.0
   with pytest.raises(UserError, match="action_rate/upper is 0"):
-    propose_limits(trajectory, DEFAULT_RULE)
+    propose_limits(trajectory, {"upper": 0.5})
 
 
 @pytest.mark.parametrize(

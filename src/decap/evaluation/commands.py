@@ -116,8 +116,8 @@ class ProfileArgs:
   output: str = "limits.yaml"
   """Limits file to write."""
   quantile: dict[str, float] = field(default_factory=dict)
-  """Group, or scalar quantity -> quantile that becomes the limit; upper 0.5 and all
-  others 0.99 by default."""
+  """Group, or scalar quantity -> quantile that becomes the limit; by default
+  what the robot's description says (a G1's upper body 0.5), and 0.99."""
   joints: bool = False
   """Print the quantiles of every joint too."""
   task: str | None = None
@@ -233,6 +233,7 @@ def profile_main(args: ProfileArgs) -> Path:
   from decap.evaluation.metrics import followed
   from decap.evaluation.policies import load_policy
   from decap.evaluation.rollout import evaluate
+  from decap.tasks import TASKS
 
   check_writable(Path(args.output).parent)
   policy = load_policy(args.policy, args.device)
@@ -255,7 +256,8 @@ def profile_main(args: ProfileArgs) -> Path:
     )
   trajectory = evaluation.trajectory
   assert trajectory is not None
-  rule = profiles.complete_rule(trajectory.layout, args.quantile)
+  chosen = {**TASKS[protocol.task].describe().profile_quantiles, **args.quantile}
+  rule = profiles.complete_rule(trajectory.layout, chosen)
   limits = profiles.propose_limits(trajectory, rule)
   profile = profiles.profile_trajectory(trajectory)
   tables = profiles.joint_tables(profile) if args.joints else []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from copy import copy
 from typing import TYPE_CHECKING, Any
 
@@ -16,13 +15,7 @@ from decap.evaluation.trajectory import Sample
 
 if TYPE_CHECKING:
   from decap.envs.constrained_env import ConstrainedEnv, ConstrainedEnvCfg
-
-EXTREMITIES = {
-  ".*torso_link": {"head": (0.0, 0.0, 0.42)},
-  ".*_ankle_roll_link": {"heel": (-0.05, 0.0, -0.035), "toe": (0.13, 0.0, -0.035)},
-  ".*_wrist_yaw_link": {"hand": (0.1, 0.0, 0.0)},
-}
-"""Points for the playback beyond body origins: body pattern -> name -> offset in m."""
+  from decap.robots.description import Robot
 
 
 def evaluation_cfg(
@@ -128,7 +121,7 @@ class Skeleton:
   """Points of the robot for playback: body origins and extremities."""
 
   def __init__(
-    self, env: ConstrainedEnv, layout: Layout, env_ids: torch.Tensor
+    self, env: ConstrainedEnv, layout: Layout, robot: Robot, env_ids: torch.Tensor
   ) -> None:
     self._robot = env.scene[env.cfg.constrained_entity]
     self._env_ids = env_ids
@@ -143,19 +136,14 @@ class Skeleton:
       layout.joint_names[j]: group for group, js in layout.groups.items() for j in js
     }
     groups = [_body_group(model, i, group_of) for i in ids]
-    self._owners: list[int] = []
-    offsets: list[tuple[float, float, float]] = []
-    for pattern, points in EXTREMITIES.items():
-      for body, name in enumerate(list(names)):
-        if body < len(ids) and re.fullmatch(pattern, name):
-          for point, offset in points.items():
-            self._owners.append(body)
-            offsets.append(offset)
-            names.append(f"{name}/{point}")
-            parents.append(body)
-            groups.append(groups[body])
+    ends = robot.extremities
+    owners = [names.index(body) for body, _ in ends.values()]
+    names += list(ends)
+    parents += owners
+    groups += [groups[owner] for owner in owners]
+    offsets = [offset for _, offset in ends.values()]
     self._offsets = torch.tensor(offsets, device=env.device).view(-1, 3)
-    self._owner_ids = torch.tensor(self._owners, dtype=torch.long, device=env.device)
+    self._owner_ids = torch.tensor(owners, dtype=torch.long, device=env.device)
     self.meta = {"names": names, "parents": parents, "groups": groups}
 
   def points(self) -> torch.Tensor:

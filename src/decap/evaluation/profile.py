@@ -22,11 +22,8 @@ from decap.files import write_text
 QUANTILES = (0.5, 0.9, 0.95, 0.99, 0.999)
 """Quantiles that a profile lists."""
 
-DEFAULT_RULE = {"upper": 0.5, "lower": 0.99}
-"""Group -> quantile that becomes its limit."""
-
-OTHER_QUANTILE = 0.99
-"""The same for other groups and for scalar quantities."""
+DEFAULT_QUANTILE = 0.99
+"""Quantile that becomes a limit, where neither the robot nor the user says another."""
 
 
 @dataclass(frozen=True)
@@ -73,15 +70,14 @@ def profile_trajectory(
 
 
 def complete_rule(layout: Layout, chosen: Mapping[str, float]) -> dict[str, float]:
-  """A quantile for every group and every scalar quantity, those chosen before ours."""
+  """A quantile for every group and every scalar quantity, the chosen ones among them."""
   known = (*layout.groups, *layout.scalars)
   for name, quantile in chosen.items():
     if name not in known:
       raise UserError(f"Unknown group '{name}' (there are {', '.join(known)}).")
     if not 0.0 < quantile < 1.0:
       raise UserError(f"The quantile of '{name}' must be in (0, 1), not {quantile}.")
-  ours = {name: DEFAULT_RULE.get(name, OTHER_QUANTILE) for name in known}
-  return {**ours, **chosen}
+  return {**dict.fromkeys(known, DEFAULT_QUANTILE), **chosen}
 
 
 def propose_limits(trajectory: Trajectory, rule: Mapping[str, float]) -> Limits:

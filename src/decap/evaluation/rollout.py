@@ -29,6 +29,7 @@ from decap.evaluation.policies import Policy, load_policy
 from decap.evaluation.protocol import SWITCHING_S, SWITCHING_SCHEDULE, Protocol
 from decap.evaluation.results import Result, versions
 from decap.evaluation.trajectory import Recorder, Sample, Trajectory
+from decap.tasks import TASKS
 
 if TYPE_CHECKING:
   from decap.envs.constrained_env import ConstrainedEnv
@@ -205,7 +206,8 @@ class Rollout:
       envs, rollouts = self.protocol.envs, self.protocol.rollouts
       ids = [r * envs + i for r in range(rollouts) for i in range(count)]
       self._recorder = Recorder(ids, self.protocol.steps, self.device)
-      self._skeleton = Skeleton(self.env, self.layout, self._recorder.env_ids)
+      robot = TASKS[self.protocol.task].describe()
+      self._skeleton = Skeleton(self.env, self.layout, robot, self._recorder.env_ids)
 
   def _follow(self) -> None:
     """What depends on the host's step count and cannot be in the graph."""
