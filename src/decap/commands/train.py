@@ -115,7 +115,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 @dataclass(frozen=True)
-class Result:
+class Trained:
   """What is left of a training when it has ended."""
 
   finished: bool
@@ -136,7 +136,7 @@ def train(
   quiet: bool = False,
   resume: Path | None = None,
   on_iteration: OnIteration | None = None,
-) -> Result:
+) -> Trained:
   """Train as described; `quiet` leaves out mjlab's tables and what to do next.
 
   The run folder appears only when the configs are checked and the environment stands.
@@ -178,7 +178,7 @@ def train(
   export_checkpoint(checkpoint_files.resolve(folder), folder / "policy")
   if not quiet:
     _say_next(folder, finished)
-  return Result(finished, {row.name: row.limit for row in env.constraint_manager.rows})
+  return Trained(finished, {row.name: row.limit for row in env.constraint_manager.rows})
 
 
 def _make_runner(

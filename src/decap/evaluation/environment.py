@@ -15,7 +15,7 @@ from decap.evaluation.trajectory import Sample
 
 if TYPE_CHECKING:
   from decap.envs.constrained_env import ConstrainedEnv, ConstrainedEnvCfg
-  from decap.robots.description import Robot
+  from decap.robots.description import RobotDescription
 
 
 def evaluation_cfg(
@@ -121,7 +121,11 @@ class Skeleton:
   """Points of the robot for playback: body origins and extremities."""
 
   def __init__(
-    self, env: ConstrainedEnv, layout: Layout, robot: Robot, env_ids: torch.Tensor
+    self,
+    env: ConstrainedEnv,
+    layout: Layout,
+    robot: RobotDescription,
+    env_ids: torch.Tensor,
   ) -> None:
     self._robot = env.scene[env.cfg.constrained_entity]
     self._env_ids = env_ids

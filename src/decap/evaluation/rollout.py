@@ -28,7 +28,7 @@ from decap.evaluation.metrics import Metrics
 from decap.evaluation.policies import Policy, load_policy
 from decap.evaluation.protocol import SWITCHING_S, SWITCHING_SCHEDULE, Protocol
 from decap.evaluation.results import Result, versions
-from decap.evaluation.trajectory import Recorder, Sample, Trajectory
+from decap.evaluation.trajectory import Sample, Trajectory, TrajectoryRecorder
 from decap.tasks import TASKS
 
 if TYPE_CHECKING:
@@ -200,12 +200,12 @@ class Rollout:
 
   def _record(self, count: int) -> None:
     """Record the first environments of each rollout."""
-    self._recorder: Recorder | None = None
+    self._recorder: TrajectoryRecorder | None = None
     self._skeleton: Skeleton | None = None
     if count:
       envs, rollouts = self.protocol.envs, self.protocol.rollouts
       ids = [r * envs + i for r in range(rollouts) for i in range(count)]
-      self._recorder = Recorder(ids, self.protocol.steps, self.device)
+      self._recorder = TrajectoryRecorder(ids, self.protocol.steps, self.device)
       robot = TASKS[self.protocol.task].describe()
       self._skeleton = Skeleton(self.env, self.layout, robot, self._recorder.env_ids)
 

@@ -146,7 +146,7 @@ def load_trajectory(path: Path | str) -> Trajectory:
   )
 
 
-class Recorder:
+class TrajectoryRecorder:
   """Keeps chosen environments of a rollout in device memory until it ends."""
 
   def __init__(self, env_ids: list[int], steps: int, device: str) -> None:

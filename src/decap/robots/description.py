@@ -1,8 +1,8 @@
 """What a task, a learner and an evaluation have to know of a robot: one description.
 
-A robot is a function that returns a `Robot`, and tasks name it (decap.tasks). All that
-depends on the robot is here, so that nothing else knows the name of a joint. What a
-robot's own computer needs, motor slots and gains, is in a module without torch and
+A robot is a function that returns a `RobotDescription`, and tasks name that function
+(decap.tasks). All that depends on the robot is here, so that nothing else knows the name
+of a joint. What a robot's own computer needs, motor slots and gains, is in a module without torch and
 mjlab beside it (g1_motors.py), because deployment has neither.
 """
 
@@ -32,7 +32,7 @@ class Gait:
 
 
 @dataclass(frozen=True)
-class Robot:
+class RobotDescription:
   """A robot on its feet. Names of joints and bodies may be regular expressions."""
 
   joint_names: tuple[str, ...]

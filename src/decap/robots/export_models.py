@@ -1,7 +1,7 @@
 """Writes the model files of the simulated robots: ``python -m decap.robots.export_models``.
 
 Deployment has no mjlab, so the robots that it simulates are files in this package. They
-are mjlab's models as training uses them, without pictures (meshes are 19 MB and cost a
+are mjlab's models as training uses them, without visual geoms (meshes are 19 MB and cost a
 fifth of a step), with motors in place of position actuators, and with a head of its own
 on a compliant neck, because a gyro in a rigid head reads what the torso's reads. Run it
 again when mjlab's model changes; a test compares the files with a fresh export.
@@ -49,7 +49,7 @@ _NOTICE = """<!-- Unitree G1, derived from mjlab's model of it (Apache-2.0), whi
 def export(dof: int) -> str:
   """The MJCF of one robot."""
   spec = Entity(g1(dof).entity).spec
-  _drop_pictures(spec)
+  _drop_visual_geoms(spec)
   _drop(spec.sensors, spec)
   _drop(spec.keys, spec)
   _make_motors(spec)
@@ -57,7 +57,7 @@ def export(dof: int) -> str:
   spec.modelname = f"g1_{dof}dof"
   spec.meshdir = ""
   spec.compile()
-  # Defaults of the pictures, which cannot be deleted from a spec.
+  # Defaults of the visual geoms, which cannot be deleted from a spec.
   xml = re.sub(
     r' *<default class="visual">.*?</default>\n', "", spec.to_xml(), flags=re.S
   )
@@ -77,7 +77,7 @@ def _drop(elements, spec: mujoco.MjSpec) -> None:
     spec.delete(element)
 
 
-def _drop_pictures(spec: mujoco.MjSpec) -> None:
+def _drop_visual_geoms(spec: mujoco.MjSpec) -> None:
   for geom in list(spec.geoms):
     if geom.type == mujoco.mjtGeom.mjGEOM_MESH:
       spec.delete(geom)

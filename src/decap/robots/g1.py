@@ -23,7 +23,7 @@ from mjlab.asset_zoo.robots.unitree_g1.g1_constants import (
 from mjlab.entity import EntityArticulationInfoCfg, EntityCfg
 
 from decap.constraints.groups import BodyGroupCfg
-from decap.robots.description import Gait, Point, Robot
+from decap.robots.description import Gait, Point, RobotDescription
 from decap.robots.g1_motors import G1_23DOF, G1_29DOF
 
 G1_29DOF_JOINTS = G1_29DOF.joint_names
@@ -62,14 +62,14 @@ LIMITS = {
 _UNUSED_SENSORS = ("imu_lin_vel", "imu_lin_acc", "imu_upvector", "root_angmom")
 
 
-def g1(dof: int) -> Robot:
+def g1(dof: int) -> RobotDescription:
   """A fresh description of the G1 with 29 or 23 degrees of freedom."""
   specs = {29: (G1_29DOF_JOINTS, spec_29dof), 23: (G1_23DOF_JOINTS, spec_23dof)}
   if dof not in specs:
     raise ValueError(f"the G1 has 29 or 23 degrees of freedom, not {dof}")
   joint_names, spec_fn = specs[dof]
   arms = (".*_shoulder_.*", ".*_elbow_.*", ".*_wrist_.*")
-  return Robot(
+  return RobotDescription(
     joint_names=joint_names,
     entity=_entity(joint_names, spec_fn),
     action_scale={p: s for p, s in G1_ACTION_SCALE.items() if _matches(p, joint_names)},
@@ -112,11 +112,11 @@ def g1(dof: int) -> Robot:
   )
 
 
-def g1_29dof() -> Robot:
+def g1_29dof() -> RobotDescription:
   return g1(29)
 
 
-def g1_23dof() -> Robot:
+def g1_23dof() -> RobotDescription:
   return g1(23)
 
 

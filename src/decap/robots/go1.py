@@ -19,7 +19,7 @@ from mjlab.asset_zoo.robots.unitree_go1.go1_constants import (
 from mjlab.entity import EntityCfg
 
 from decap.constraints.groups import BodyGroupCfg
-from decap.robots.description import Gait, Robot
+from decap.robots.description import Gait, RobotDescription
 
 LEGS = ("FR", "FL", "RR", "RL")
 JOINTS = tuple(
@@ -36,9 +36,9 @@ LIMITS = {
 """Not measured yet: a G1's, as a start."""
 
 
-def go1() -> Robot:
+def go1() -> RobotDescription:
   """A fresh description of the Go1."""
-  return Robot(
+  return RobotDescription(
     joint_names=JOINTS,
     entity=EntityCfg(
       # mjlab's pose with the feet on the ground instead of 1.7 cm within it.

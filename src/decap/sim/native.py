@@ -24,7 +24,7 @@ from mjlab.sim.sim import Simulation, SimulationCfg
 from mjlab.sim.sim_data import WarpBridge
 
 from decap.errors import UserError
-from decap.sim.pictures import without_pictures
+from decap.sim.visual_geoms import without_visual_geoms
 
 if TYPE_CHECKING:
   from mjlab.entity.variants import VariantMetadata
@@ -263,7 +263,7 @@ class NativeSimulation(Simulation):
     super()._finish_init()
     model = self._mj_model
     if self._spec is not None:
-      model = without_pictures(model, self._spec)
+      model = without_visual_geoms(model, self._spec)
       self.cfg.mujoco.apply(model)
     self._batch = _start_batch(_native_model(model), self.num_envs, self._num_threads)
     self._flags = self._batch.expand("disableflags")  # [B]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
   from decap.envs.constrained_env import ConstrainedEnvCfg
   from decap.rl.config import AgentCfg
-  from decap.robots.description import Robot
+  from decap.robots.description import RobotDescription
 
 TerrainName = Literal["flat", "rough"]
 
@@ -26,7 +26,7 @@ class Task:
   def __str__(self) -> str:
     return self.summary
 
-  def describe(self) -> Robot:
+  def describe(self) -> RobotDescription:
     """A fresh description of the robot."""
     module, _, function = self.robot.partition(":")
     return getattr(import_module(module), function)()

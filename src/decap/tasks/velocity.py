@@ -34,12 +34,12 @@ from mjlab.viewer import ViewerConfig
 from decap.envs import mdp
 from decap.envs.constrained_env import ConstrainedEnvCfg
 from decap.envs.constraint_manager import ConstraintTermCfg
-from decap.robots.description import Robot
+from decap.robots.description import RobotDescription
 from decap.tasks import TerrainName, terrains
 
 
 def velocity_env_cfg(
-  robot: Robot, terrain: TerrainName = "flat", play: bool = False
+  robot: RobotDescription, terrain: TerrainName = "flat", play: bool = False
 ) -> ConstrainedEnvCfg:
   """The task's environment, with the robot's limits.
 
@@ -85,11 +85,11 @@ def velocity_env_cfg(
   if terrain == "rough":
     _make_rough(cfg)
   if play:
-    _make_playful(cfg)
+    _make_play(cfg)
   return cfg
 
 
-def _constraints(robot: Robot) -> dict[str, ConstraintTermCfg]:
+def _constraints(robot: RobotDescription) -> dict[str, ConstraintTermCfg]:
   """The paper's four quantities. A new one is a function here and limits there."""
   functions = {
     "action_rate": mdp.action_rate,
@@ -103,7 +103,7 @@ def _constraints(robot: Robot) -> dict[str, ConstraintTermCfg]:
   }
 
 
-def _sensors(robot: Robot) -> tuple[ContactSensorCfg, ...]:
+def _sensors(robot: RobotDescription) -> tuple[ContactSensorCfg, ...]:
   feet = ContactSensorCfg(
     name="feet_contact",
     primary=ContactMatch(mode="body", pattern=robot.feet, entity="robot"),
@@ -163,7 +163,7 @@ def _observations() -> dict[str, ObservationGroupCfg]:
   }
 
 
-def _rewards(robot: Robot) -> dict[str, RewardTermCfg]:
+def _rewards(robot: RobotDescription) -> dict[str, RewardTermCfg]:
   def deviation(joints: tuple[str, ...], weight: float) -> RewardTermCfg:
     params = {"asset_cfg": SceneEntityCfg("robot", joint_names=joints)}
     return RewardTermCfg(func=mdp.joint_deviation, weight=weight, params=params)
@@ -223,7 +223,7 @@ def _rewards(robot: Robot) -> dict[str, RewardTermCfg]:
   }
 
 
-def _terminations(robot: Robot) -> dict[str, TerminationTermCfg]:
+def _terminations(robot: RobotDescription) -> dict[str, TerminationTermCfg]:
   return {
     "time_out": TerminationTermCfg(func=mjlab_mdp.time_out, time_out=True),
     "tilted": TerminationTermCfg(func=mdp.bad_orientation, params={"limit_angle": 0.8}),
@@ -233,7 +233,7 @@ def _terminations(robot: Robot) -> dict[str, TerminationTermCfg]:
   }
 
 
-def _events(robot: Robot) -> dict[str, EventTermCfg]:
+def _events(robot: RobotDescription) -> dict[str, EventTermCfg]:
   return {
     "reset_base": EventTermCfg(
       func=mjlab_mdp.reset_root_state_uniform,
@@ -278,7 +278,7 @@ def _events(robot: Robot) -> dict[str, EventTermCfg]:
   }
 
 
-def _simulation(robot: Robot, terrain: TerrainName) -> SimulationCfg:
+def _simulation(robot: RobotDescription, terrain: TerrainName) -> SimulationCfg:
   """mjlab's solver settings; arrays sized by what occurs.
 
   On the plane, two trainings of a G1 over 33 M steps (docs/lab-book.md) never had more
@@ -306,7 +306,7 @@ def _make_rough(cfg: ConstrainedEnvCfg) -> None:
   )
 
 
-def _make_playful(cfg: ConstrainedEnvCfg) -> None:
+def _make_play(cfg: ConstrainedEnvCfg) -> None:
   cfg.scene.num_envs = 1
   cfg.episode_length_s = 1e9
   cfg.observations["actor"].enable_corruption = False
