@@ -143,7 +143,7 @@ class Garbage:
     def act(obs):
       calls.append(1)
       actions = good(obs)
-      return actions if len(calls) <= after else np.full_like(actions, value)
+      return actions if len(calls) <= after else actions * 0 + np.float32(value)
 
     bundle.act = act
     return bundle
@@ -156,6 +156,7 @@ class Garbage:
     (np.inf, "not finite"),
     (300.0, "jumps by"),
     (-1e30, "jumps by"),
+    (np.zeros((2, 7)), "the policy failed"),
   ],
 )
 def test_garbage_from_the_policy_never_reaches_the_motors(value, reason):

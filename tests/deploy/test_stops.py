@@ -122,7 +122,7 @@ def test_what_happens_once_is_counted_and_tolerated():
 
   assert _feed(monitor, make, cycles=100)[0] is None
   assert monitor.tolerated == Tolerated(
-    duplicated=1, reordered=1, gaps=1, corrupted=1, missed=0
+    missing=13, duplicated=1, reordered=1, corrupted=1, missed=0
   )
 
 

@@ -82,7 +82,7 @@ def test_controller_and_simulator_run_in_lockstep(domain):
     controller = _drive(robot, MOTORS, released())
     found = result()
   assert controller.machine.mode is Mode.POLICY
-  assert controller.monitor.tolerated.gaps == 0
+  assert controller.monitor.tolerated.missing == 0
   assert found["rejected"] == robot.rejected_states() == robot.foreign_commands() == 0
   robot.close()
   # One state in, one command out: 500 Hz of simulated time, none lost.

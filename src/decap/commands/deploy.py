@@ -87,8 +87,8 @@ def _drive(options: argparse.Namespace, bundles, motors) -> int:
     robot = session.open_robot(
       motors, interface, domain, options.simulator, options.wait
     )
-    watchdog = session.start_watchdog(robot, interface, domain, options.simulator)
     log = None if options.no_log else Path(options.log or _default_log())
+    watchdog = session.start_watchdog(robot, interface, domain, options.simulator, log)
     screen = Screen(help_line)
     controller = session.drive(
       robot,

@@ -220,11 +220,7 @@ class Controller:
     self.policy_stepped = self._countdown <= 0
     if self.policy_stepped:
       self._countdown = policy.steps_per_command
-      assert self.state is not None
-      target = policy.step(self.state, self._velocity_command, self.latency)
-      self._output_fault = target_fault(
-        target, self._target, self.limits, self.motors.joint_names
-      )
+      target = self._ask(policy)
       if self._output_fault:
         return self._damping
       self._target = target
@@ -238,6 +234,19 @@ class Controller:
         kd=start.kd + share * (policy.kd - start.kd),
       )
     )
+
+  def _ask(self, policy: RunningPolicy) -> np.ndarray:
+    """Targets of the policy; `_output_fault` says if they must not be sent."""
+    assert self.state is not None
+    try:
+      target = policy.step(self.state, self._velocity_command, self.latency)
+    except Exception as error:  # Whatever a network does wrong, the robot is damped.
+      self._output_fault = f"the policy failed: {error}"
+      return self._target
+    self._output_fault = target_fault(
+      target, self._target, self.limits, self.motors.joint_names
+    )
+    return target
 
   def _limited(self, command: RobotCommand) -> RobotCommand:
     """The command, within what the motors can give at the newest state."""

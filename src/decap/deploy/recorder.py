@@ -29,6 +29,8 @@ if TYPE_CHECKING:
   from decap.deploy.controller import Controller, Cycle
 
 MAGIC = b"DECAPFLIGHT1\n"
+FLIGHT_FILE = "flight.bin"
+EVENTS_FILE = "events.jsonl"
 HEADER_BYTES = 65536
 DEFAULT_MB = 256
 """About six minutes at 500 Hz; older records are overwritten."""
@@ -36,6 +38,8 @@ MAX_EVENTS = 10_000
 QUEUE = 2000
 """Records that wait for the disk at most: four seconds."""
 
+# Appended to by the watchdog too.
+_EVENT_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 _MODES = list(Mode)
 
 
@@ -106,15 +110,13 @@ class Recorder:
     try:
       self.folder.mkdir(parents=True, exist_ok=True)
       self._file = os.open(
-        self.folder / "flight.bin", os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644
+        self.folder / FLIGHT_FILE, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644
       )
       # All of the space now: a disk that fills up later does not matter then.
       os.posix_fallocate(self._file, 0, HEADER_BYTES + self._capacity * layout.itemsize)
       text = MAGIC + json.dumps(header).encode()
       os.pwrite(self._file, text.ljust(HEADER_BYTES), 0)
-      self._events = os.open(
-        self.folder / "events.jsonl", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644
-      )
+      self._events = os.open(self.folder / EVENTS_FILE, _EVENT_FLAGS, 0o644)
     except OSError as error:
       self._fail(error)
     self._thread = threading.Thread(target=self._work, daemon=True)
@@ -202,7 +204,7 @@ class Recorder:
 
 def read_flight(folder: str | Path) -> tuple[dict[str, Any], np.ndarray]:
   """Header and records of a flight, oldest first; damaged records are left out."""
-  path = Path(folder) / "flight.bin"
+  path = Path(folder) / FLIGHT_FILE
   try:
     data = path.read_bytes()
   except OSError as error:
@@ -230,7 +232,7 @@ def read_flight(folder: str | Path) -> tuple[dict[str, Any], np.ndarray]:
 
 def read_events(folder: str | Path) -> list[dict[str, Any]]:
   """Events of a flight in order; a last line cut in half is left out."""
-  path = Path(folder) / "events.jsonl"
+  path = Path(folder) / EVENTS_FILE
   try:
     lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
   except OSError as error:

@@ -17,7 +17,7 @@ from decap.deploy.bundle import Bundle, load_bundle
 from decap.deploy.controller import Controller, Cycle
 from decap.deploy.operator import Operator
 from decap.deploy.policy import RunningPolicy
-from decap.deploy.recorder import Recorder
+from decap.deploy.recorder import EVENTS_FILE, Recorder
 from decap.deploy.robot_io import Robot
 from decap.deploy.screen import Screen
 from decap.deploy.states import Mode, Requests
@@ -147,14 +147,15 @@ def drive(
 
 
 def start_watchdog(
-  robot: UnitreeRobot, interface: str, domain: int, lockstep: bool
+  robot: UnitreeRobot, interface: str, domain: int, lockstep: bool, log: Path | None
 ) -> Watchdog:
   """The watchdog of a robot that has been seen."""
   assert robot.mode_machine is not None
   # A simulator in lockstep may take its time; only a death counts there.
   hang_s = 60.0 if lockstep else HANG_S
   dof = len(robot.motors.motors)
-  return Watchdog(interface, domain, dof, robot.mode_machine, hang_s)
+  events = (log / EVENTS_FILE).absolute() if log else None
+  return Watchdog(interface, domain, dof, robot.mode_machine, hang_s, events)
 
 
 def stopped_by_fault(controller: Controller) -> bool:

@@ -49,13 +49,14 @@ class Limits:
 class Tolerated:
   """What was seen and did not stop the robot."""
 
+  missing: int = 0
+  """Cycles without a new state."""
   duplicated: int = 0
   reordered: int = 0
-  gaps: int = 0
-  """Times without a state for more than three cycles."""
   corrupted: int = 0
+  """States with a wrong checksum."""
   missed: int = 0
-  """Cycles that came late."""
+  """Cycles of the controller that came late."""
 
 
 class Monitor:
@@ -95,6 +96,11 @@ class Monitor:
     self._rejected = rejected
     if foreign > self._foreign:
       self._foreign, self._foreign_s = foreign, now_s
+    accepted = self._judged(state, now_s)
+    self.tolerated.missing += accepted is None
+    return accepted
+
+  def _judged(self, state: RobotState | None, now_s: float) -> RobotState | None:
     if state is None:
       return None
     if not _finite(state):
@@ -146,8 +152,6 @@ class Monitor:
     last = self._last
     if last is None or not _same(state, last):
       self._moved_s = now_s
-    if last is not None and now_s - self._good_s > 0.007:
-      self.tolerated.gaps += 1
     self._good_s, self._last, self._arrivals = now_s, state, 0
     self._rejected_at_good = self._rejected
     self._check_values(state)
@@ -236,18 +240,9 @@ def target_fault(
 
 
 def _finite(state: RobotState) -> bool:
-  return all(
-    np.isfinite(value).all()
-    for value in (
-      state.q,
-      state.dq,
-      state.tau_est,
-      state.quat,
-      state.gyro,
-      state.acc,
-      state.temperature,
-    )
-  )
+  """Whether all values are numbers; a sum tells, and costs less than each of them."""
+  parts = (state.q, state.dq, state.tau_est, state.quat, state.gyro, state.acc)
+  return bool(np.isfinite(np.concatenate((*parts, state.temperature)).sum()))
 
 
 def _same(state: RobotState, last: RobotState) -> bool:

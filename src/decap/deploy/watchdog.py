@@ -11,12 +11,14 @@ Run as ``python -m decap.deploy.watchdog``, so that it shares nothing with what 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import select
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 from decap.deploy.robot_io import COMMAND_DT_S
 
@@ -31,11 +33,18 @@ class Watchdog:
   """The controller's handle of its watchdog process."""
 
   def __init__(
-    self, interface: str, domain: int, dof: int, mode_machine: int, hang_s: float
+    self,
+    interface: str,
+    domain: int,
+    dof: int,
+    mode_machine: int,
+    hang_s: float,
+    events: Path | None = None,
   ):
+    """`events` is the log of the flight, where it says why it damped."""
     read_end, self._pipe = os.pipe()
     os.set_blocking(self._pipe, False)
-    arguments = [interface, domain, dof, mode_machine, hang_s, read_end]
+    arguments = [interface, domain, dof, mode_machine, hang_s, read_end, events or ""]
     self._process = subprocess.Popen(
       [sys.executable, "-m", "decap.deploy.watchdog", *map(str, arguments)],
       pass_fds=[read_end],
@@ -94,7 +103,7 @@ def main(arguments: list[str]) -> int:
   from decap.deploy.unitree import COMMAND_TOPIC
   from decap.robots.g1_motors import g1_motors
 
-  interface, domain, dof, mode_machine, hang_s, pipe = arguments
+  interface, domain, dof, mode_machine, hang_s, pipe, events = arguments
   participant = Participant(interface, int(domain))
   topic = participant.topic(COMMAND_TOPIC, TYPE_NAMES["cmd"], LOW_CMD)
   writer = Writer(participant, topic)
@@ -103,13 +112,24 @@ def main(arguments: list[str]) -> int:
   print("watching", flush=True)
   how = watch(int(pipe), float(hang_s))
   if how != "goodbye":
-    print(f"decap watchdog: {how} of the controller: damping", file=sys.stderr)
+    writer.write(damping)
+    _report(f"watchdog: {how} of the controller: damping", events)
     end_s = time.monotonic() + DAMP_S
     while time.monotonic() < end_s:
       writer.write(damping)
       time.sleep(COMMAND_DT_S)
   participant.close()
   return 0
+
+
+def _report(text: str, events: str) -> None:
+  """Say what happened, on the terminal and in the flight's log if there is one."""
+  with contextlib.suppress(OSError):
+    print(f"decap {text}", file=sys.stderr, flush=True)
+  if events:
+    with contextlib.suppress(OSError), open(events, "a", encoding="utf-8") as file:
+      line = {"time_s": round(time.monotonic(), 4), "event": text}
+      file.write(json.dumps(line) + "\n")
 
 
 if __name__ == "__main__":
