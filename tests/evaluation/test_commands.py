@@ -17,13 +17,14 @@ from decap.export import actor_to_onnx
 from decap.runs import RunSpec, build_configs, read_limits
 
 TINY = ["--rollouts", "2", "--envs", "2", "--steps", "60", "--device", "cpu"]
+TINY += ["--per-command", "1"]
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
   """A folder with a bundle of a random network, evaluated, and `stand` beside it."""
   folder = tmp_path_factory.mktemp("evaluation")
-  env = make_env(evaluation_cfg(Protocol(rollouts=1, envs=1)), "cpu")
+  env = make_env(evaluation_cfg(Protocol(rollouts=1, envs=1, per_command=0)), "cpu")
   description = describe_env(env, "g1-flat")
   env.close()
   torch.manual_seed(0)
@@ -68,7 +69,7 @@ def test_compare_prints_tables_and_writes_a_report(folder, capsys):
   where = ["--plot-folder", str(folder / "plots"), "--plot-format", "svg"]
   assert main(["compare", *sources, *options, *where]) == 0
   text = capsys.readouterr().out
-  assert "| upper | DeCap |" in text and "| Standing still |" in text
+  assert "| upper | DeCap [falls, stands] |" in text and "| Standing still |" in text
   assert out.read_text().count("<canvas") == 2
   assert (folder / "plots" / "traces.svg").stat().st_size > 1000
 
@@ -90,7 +91,7 @@ def test_compare_leaves_out_runs_that_wait_for_their_evaluation(folder, capsys):
   capsys.readouterr()
   assert main(["compare", *sources, "--format", "markdown"]) == 0
   shown = capsys.readouterr()
-  assert "| upper | DeCap |" in shown.out
+  assert "| upper | DeCap [falls, stands] |" in shown.out
   assert f"Left out, not evaluated yet: {sources[0]} (see" in shown.err
 
 
@@ -147,4 +148,4 @@ def test_quick_is_a_default_that_explicit_sizes_override():
   short = EvaluateArgs("stand", quick=True, steps=30).protocol("g1-flat")
   assert (short.envs, short.steps, short.warmup) == (16, 30, 29)
   full = EvaluateArgs("stand").protocol("g1-flat")
-  assert (full.num_envs, full.steps) == (1280, 1000)
+  assert (full.num_envs, full.steps) == (1280 + 13 * 32, 1000)

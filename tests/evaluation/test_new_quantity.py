@@ -55,7 +55,7 @@ def extended_task():
 
 @pytest.fixture(scope="module")
 def evaluation():
-  protocol = Protocol(rollouts=1, envs=4, steps=60, warmup=5)
+  protocol = Protocol(rollouts=1, envs=4, steps=60, warmup=5, per_command=0)
   return evaluate(noisy(protocol, 0.1), protocol, trajectory=4)
 
 
@@ -142,6 +142,8 @@ def test_profile_proposes_its_limits(evaluation, tmp_path):
     console.print(profile.group_table(profile.profile_trajectory(trajectory)))
   assert "tilt (rad)" in capture.get() and "joint_power (W)" in capture.get()
   again = evaluate(
-    "stand", Protocol(rollouts=1, envs=1, steps=10, warmup=5), limits=limits
+    "stand",
+    Protocol(rollouts=1, envs=1, steps=10, warmup=5, per_command=0),
+    limits=limits,
   )
   assert again.result.layout.limits["tilt"] == limits["tilt"]

@@ -43,6 +43,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     ("rollouts", "rollouts, over which deviations are taken (default: 5; quick: 4)"),
     ("envs", "environments per rollout (default: 256; quick: 16)"),
     ("steps", "control steps per environment (default: 1000; quick: 300)"),
+    ("per-command", "further robots per fixed command (default: 32; quick: 16)"),
   ):
     add(f"--{name}", type=int, metavar="N", help=text)
   add("--seed", type=int, default=default.seed, help="seed of the environments")
@@ -71,6 +72,7 @@ def read_arguments(options: argparse.Namespace) -> EvaluateArgs:
     rollouts=options.rollouts,
     envs=options.envs,
     steps=options.steps,
+    per_command=options.per_command,
     quick=options.quick,
     disturbed=options.disturbed,
     commands=options.commands,

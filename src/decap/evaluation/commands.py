@@ -44,6 +44,8 @@ class EvaluateArgs:
   """Environments per rollout; 256 by default."""
   steps: int | None = None
   """Control steps per environment; 1000 by default."""
+  per_command: int | None = None
+  """Further robots for each fixed command; 32 by default."""
   disturbed: bool = False
   """Observation noise, and a push every 4 s."""
   commands: CommandMode = "random"
@@ -68,7 +70,7 @@ class EvaluateArgs:
     base = QUICK if self.quick else Protocol()
     sizes = {
       name: getattr(base if getattr(self, name) is None else self, name)
-      for name in ("rollouts", "envs", "steps")
+      for name in ("rollouts", "envs", "steps", "per_command")
     }
     return Protocol(
       task=task,
@@ -139,7 +141,6 @@ def evaluate_main(args: EvaluateArgs) -> Path:
   from decap.evaluation.policies import STAND, load_policy
   from decap.evaluation.results import file_names
   from decap.evaluation.rollout import evaluate
-  from decap.evaluation.tables import group_results, make_tables
   from decap.runs import read_limits
 
   protocol = args.protocol(args.task or "g1-flat")  # Bad options before slow imports.
@@ -170,13 +171,30 @@ def evaluate_main(args: EvaluateArgs) -> Path:
     evaluation.trajectory.save(folder / trajectory_name)
   else:
     (folder / trajectory_name).unlink(missing_ok=True)  # It would not fit the metrics.
-  _print_tables(make_tables(group_results([evaluation.result], [None]))[:2])
+  print_result(evaluation.result)
   print(
     f"{protocol.num_envs} environments × {protocol.steps} steps in "
     f"{evaluation.seconds:.1f} s ({evaluation.env_steps_per_s:,.0f} steps/s): "
     f"{folder / metrics_name}"
   )
   return folder / metrics_name
+
+
+def print_result(result: Result) -> None:
+  """What one policy does, command by command, and what it violates most."""
+  from decap.evaluation.tables import command_table, group_results, make_tables
+  from decap.evaluation.verdict import verdict, worst_violation
+
+  shown = {t.title: t for t in make_tables(group_results([result], [None]))}
+  wanted = ("Smoothness", "Steps with a violation by at least one joint (%)")
+  tables = [shown[title] for title in wanted if title in shown]
+  _print_tables([*tables, command_table(result)])
+  worst = worst_violation(result.metrics)
+  if worst:
+    print(f"Worst: {worst[0]}, above its limit in {100 * worst[1]:.2g} % of the steps.")
+  marks = verdict(result.metrics)
+  if marks:
+    print(f"This policy {' and '.join(marks)} (see docs/evaluation.md).")
 
 
 def _keep_larger(path: Path, policy: Mapping[str, object], protocol: Protocol) -> None:
@@ -191,7 +209,8 @@ def _keep_larger(path: Path, policy: Mapping[str, object], protocol: Protocol) -
     found.protocol["rollouts"] * found.protocol["envs"],
     found.protocol["steps"],
   )
-  if found.policy == policy and size * steps > protocol.num_envs * protocol.steps:
+  now = protocol.rollouts * protocol.envs * protocol.steps
+  if found.policy == policy and size * steps > now:
     raise UserError(
       f"{path} holds a larger evaluation of this policy ({size} environments × {steps} "
       "steps): delete it, or give --output DIR."
@@ -230,7 +249,6 @@ def profile_main(args: ProfileArgs) -> Path:
   from rich.console import Console
 
   from decap.evaluation import profile as profiles
-  from decap.evaluation.metrics import followed
   from decap.evaluation.policies import load_policy
   from decap.evaluation.rollout import evaluate
   from decap.tasks import TASKS
@@ -243,6 +261,7 @@ def profile_main(args: ProfileArgs) -> Path:
     envs=args.envs,
     steps=args.steps,
     warmup=min(50, args.steps - 1),
+    per_command=0,
     seed=args.seed,
   )
   with _progress(f"Measuring {policy.info['name']}", protocol.steps) as on_step:
@@ -264,7 +283,7 @@ def profile_main(args: ProfileArgs) -> Path:
   for table in (profiles.group_table(profile), *tables):
     Console().print(table)
   profiles.write_limits(Path(args.output), limits, rule, policy.info, trajectory.layout)
-  share = followed(trajectory)
+  share = evaluation.result.metrics["tracking"]["followed"]["mean"] or 0.0
   if share < MIN_FOLLOWED:
     print(
       f"Note: this policy carries out {100 * share:.0f} % of the velocity that it is "

@@ -10,12 +10,27 @@ import torch
 from decap.constraints.groups import resolve_groups
 from decap.errors import UserError
 from decap.evaluation.layout import Layout, Limits
-from decap.evaluation.protocol import SWITCHING_SCHEDULE, Protocol
+from decap.evaluation.protocol import COMMANDS, SWITCHING_SCHEDULE, Protocol
 from decap.evaluation.trajectory import Sample
 
 if TYPE_CHECKING:
   from decap.envs.constrained_env import ConstrainedEnv, ConstrainedEnvCfg
   from decap.robots.description import RobotDescription
+
+SEGMENTS = {
+  "pelvis": "pelvis",
+  "torso": "torso_link",
+  "head": "torso_link",
+  "left_wrist": "left_wrist_yaw_link",
+  "right_wrist": "right_wrist_yaw_link",
+}
+"""Bodies whose angular velocity is measured. The G1's head is rigid on its torso."""
+
+HEAD = ("torso_link", (0.0, 0.0, 0.42))
+"""The point whose jerk is measured: the top of the head, in the torso's frame, m."""
+
+FEET_SENSOR = "feet_contact"
+"""Contact sensor of the left and the right foot."""
 
 
 def evaluation_cfg(
@@ -67,6 +82,7 @@ def make_layout(env: ConstrainedEnv) -> Layout:
       if not isinstance(term.limits, dict)
     },
     units={name: term.unit for name, term in constraints.items() if term.unit},
+    segments=tuple(SEGMENTS),
   )
 
 
@@ -80,6 +96,8 @@ def _read_sample(env: Any) -> None:
 
   Velocities come from the integrated state, which is never behind by a substep.
   """
+  from decap.envs.mdp.rewards import in_contact
+
   robot = env.scene[env.cfg.constrained_entity]
   data, indexing = robot.data.data, robot.indexing
   columns = indexing.joint_v_adr
@@ -94,6 +112,8 @@ def _read_sample(env: Any) -> None:
     "joint_torque": robot.data.qfrc_actuator.clone(),
     "base_velocity": _base_velocity(data, indexing),
     "command": command_term(env).command.clone(),
+    "contact": in_contact(env, FEET_SENSOR),
+    **_body_motion(env, robot),
   }
 
 
@@ -115,6 +135,18 @@ def command_term(env: Any) -> Any:
     if term.command.shape[-1] == 3:
       return term
   raise UserError(f"The task has no planar velocity command, only {names}.")
+
+
+def hold_commands(env: Any, robots: int) -> None:
+  """Tell the last environments `COMMANDS`, `robots` of them each."""
+  if not robots:
+    return
+  commands = torch.tensor(list(COMMANDS.values()), device=env.device)  # [C, 3]
+  rows = commands.repeat_interleave(robots, 0)
+  held = torch.zeros(env.num_envs, 3, device=env.device)
+  held[-len(rows) :] = rows
+  mask = torch.arange(env.num_envs, device=env.device) >= env.num_envs - len(rows)
+  command_term(env).hold(mask, held)
 
 
 class Skeleton:
@@ -244,6 +276,30 @@ def _base_velocity(data: Any, indexing: Any) -> torch.Tensor:
   along = cos * velocity[:, 0] + sin * velocity[:, 1]
   across = cos * velocity[:, 1] - sin * velocity[:, 0]
   return torch.stack((along, across, velocity[:, 5]), dim=-1)
+
+
+def _body_motion(env: Any, robot: Any) -> dict[str, torch.Tensor]:
+  """Angular velocities [B, S, 3] and positions [B, 3] of base and head."""
+  from decap.envs.masked import constant, kept
+
+  data, indexing = robot.data.data, robot.indexing
+
+  def make() -> tuple[torch.Tensor, int]:
+    ids = [indexing.body_ids[robot.body_names.index(n)] for n in SEGMENTS.values()]
+    ids = torch.tensor([int(i) for i in ids], device=env.device)
+    return ids, int(indexing.body_ids[robot.body_names.index(HEAD[0])])
+
+  segments, head = kept(env, "segments", make)
+  rotation = data.xmat[:, segments]  # [B, S, 3, 3]
+  turning = data.cvel[:, segments, :3].unsqueeze(-1)  # [B, S, 3, 1], in the world
+  offset = constant(env, "head", HEAD[1])
+  origins = env.scene.env_origins
+  top = data.xpos[:, head] + (data.xmat[:, head] * offset).sum(-1)
+  return {
+    "angular_velocity": (rotation * turning).sum(-2),
+    "base_position": data.xpos[:, indexing.root_body_id] - origins,
+    "head_position": top - origins,
+  }
 
 
 def _body_group(model: Any, body: int, group_of: dict[str, str]) -> str:

@@ -75,6 +75,8 @@ class Layout:
   """Scalar quantity -> termination probability at its limit."""
   units: dict[str, str] = field(default_factory=dict)
   """Quantity -> unit, where it is not in `UNITS`."""
+  segments: tuple[str, ...] = ()
+  """Parts of the body whose angular velocity is measured."""
 
   def __post_init__(self) -> None:
     joints = sorted(i for indices in self.groups.values() for i in indices)
@@ -142,6 +144,7 @@ class Layout:
     data = asdict(self)
     data["joint_names"] = list(self.joint_names)
     data["action_scale"] = list(self.action_scale)
+    data["segments"] = list(self.segments)
     data["groups"] = {name: list(indices) for name, indices in self.groups.items()}
     return data
 
@@ -160,4 +163,5 @@ class Layout:
       physics_dt=data["physics_dt"],
       scalar_p_max=dict(data.get("scalar_p_max", {})),
       units=dict(data.get("units", {})),
+      segments=tuple(data.get("segments", ())),
     )

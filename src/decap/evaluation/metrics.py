@@ -21,7 +21,10 @@ from decap.constraints import (
   joint_velocity,
 )
 from decap.errors import UserError
+from decap.evaluation.bins import Bins, Pick
 from decap.evaluation.layout import TITLES, Layout
+from decap.evaluation.motion import Motion
+from decap.evaluation.protocol import COMMANDS
 from decap.evaluation.spectrum import Spectrum, jitter
 from decap.evaluation.summary import number, summary
 from decap.evaluation.trajectory import Sample, Trajectory
@@ -29,8 +32,9 @@ from decap.evaluation.violations import Violations
 
 TRACKING = ("error_x", "error_y", "error_xy", "error_yaw", "mae_xy", "return_xy")
 
-MOVING = 0.1
-"""Commanded speed in m/s from which a robot is expected to move."""
+FOLLOWED = ("followed", "followed_yaw")
+GAIT = ("correlation", "flight", "double_support", "lift_offs")
+"""What of `Motion.result` is tracking, and what gait."""
 
 RETURN_STEPS = 1000
 """Returns are scaled to this number of steps, an episode of 20 s."""
@@ -83,16 +87,26 @@ def measure_trajectory(trajectory: Trajectory) -> dict[str, np.ndarray]:
 
 
 class Metrics:
-  """Accumulates samples of `rollouts` × `envs` environments, rollout by rollout."""
+  """Accumulates samples of `rollouts` × `envs` environments, rollout by rollout.
+
+  After them come `per_command` environments for each of `COMMANDS`.
+  """
 
   def __init__(
-    self, layout: Layout, rollouts: int, envs: int, warmup: int, device: str = "cpu"
+    self,
+    layout: Layout,
+    rollouts: int,
+    envs: int,
+    warmup: int,
+    device: str = "cpu",
+    per_command: int = 0,
   ) -> None:
     self.layout = layout
-    self.rollouts = rollouts
+    commands = len(COMMANDS) if per_command else 0
+    self.bins = bins = Bins(rollouts, envs, commands, per_command)
     self.warmup = warmup
     self._device = device
-    batch, joints = rollouts * envs, layout.num_joints
+    batch, joints = bins.batch, layout.num_joints
     self.age = self._zeros(batch, dtype=torch.long)
     """Steps that the episode had before the last sample. # [B]"""
     self._next_age = self._zeros(batch, dtype=torch.long)
@@ -102,17 +116,16 @@ class Metrics:
     self._prev_vel = self._zeros(batch, joints, dtype=torch.float32)
     self._scale = torch.tensor(layout.action_scale, device=device)  # [J]
     self._names = (*TITLES, *(n for n in layout.joint_quantities if n not in TITLES))
-    self.violations = Violations(layout, rollouts, batch, self._per_rollout, device)
-    self._counted = self._zeros(rollouts)
-    self._steps = self._zeros(rollouts)
-    self._broken = self._zeros(rollouts)
-    self._values = self._zeros(rollouts, len(self._names), joints)
-    self._tracking = self._zeros(rollouts, len(TRACKING))
-    self._standing = self._zeros(rollouts, len(TRACKING))
-    self._followed = self._zeros(rollouts)
-    self._moving = self._zeros(rollouts)
-    self._falls = self._zeros(rollouts)
-    self._spectrum = Spectrum(batch, 2 * joints, 1.0 / layout.control_dt, device)
+    self.violations = Violations(layout, bins, device)
+    self._counted = self._zeros(bins.count)
+    self._steps = self._zeros(bins.count)
+    self._broken = self._zeros(bins.count)
+    self._values = self._zeros(bins.count, len(self._names), joints)
+    self._tracking = self._zeros(bins.count, len(TRACKING))
+    self._standing = self._zeros(bins.count, len(TRACKING))
+    dt, segments = layout.control_dt, len(layout.segments)
+    self._spectrum = Spectrum(bins.random, 2 * joints, 1.0 / dt, device)
+    self._motion = Motion(bins, warmup, dt, segments, device)
 
   # Properties.
 
@@ -138,11 +151,12 @@ class Metrics:
     values = torch.stack([measured[name] for name in self._names], 1)  # [B, M, J]
     q = self.violations.composition.join(measured)  # [B, C]
     finite = values.isfinite().flatten(1).all(1) & q.isfinite().all(1)  # [B]
+    finite = finite & _finite(sample)
     counts = finite & (self.age >= self.warmup)  # [B]
     self._add_values(values, finite, counts)
     self.violations.add(q, counts)
     self._add_tracking(sample, finite)
-    self._falls += self._per_rollout(sample.fell)
+    self._motion.add(sample, self.age, finite)
     signals = torch.cat((sample.action * self._scale, sample.joint_vel), dim=1)
     self._signals.copy_(signals.nan_to_num(0.0))
     self._unbroken.copy_((self.age + 1 - self.warmup) * finite)
@@ -152,28 +166,50 @@ class Metrics:
 
   def follow(self) -> None:
     """The part of `add` that depends on the host's step count."""
-    self._spectrum.add(self._signals, self._unbroken)
+    n = self.bins.random
+    self._spectrum.add(self._signals[:n], self._unbroken[:n])
 
   def result(self) -> dict[str, Any]:
     """The `metrics` of a metrics file, as plain data."""
-    counted, steps = self._counted.cpu(), self._steps.cpu()  # [R]
-    values = self._values.cpu() / counted.view(-1, 1, 1)  # [R, M, J]
-    limits = self.violations.result(counted)
-    minutes = steps * self.layout.control_dt / 60.0
+    rollouts = self.bins.rollouts
+    counted, steps = self._counted.cpu(), self._steps.cpu()  # [K]
+    values = self._values.cpu() / counted.view(-1, 1, 1)  # [K, M, J]
+    motion = self._motion.result()
     frequency, power, windows = self._spectrum.result()
+
+    def numbers(pick: Pick) -> dict[str, Any]:
+      return {
+        "smoothness": self._smoothness(values, pick),
+        "violations": self.violations.violations(counted, pick),
+        "scalars": self.violations.scalars(counted, pick),
+        "tracking": self._tracking_result(self._tracking, motion, pick),
+        **self._walking(motion, pick),
+      }
+
+    def own(value: torch.Tensor) -> dict[str, Any]:
+      return summary(value[:rollouts])
+
+    still = dict.fromkeys(FOLLOWED, torch.zeros(self.bins.count))
+    share = counted[:rollouts].sum() / steps[:rollouts].sum()
     return {
-      "smoothness": self._smoothness(values),
-      "violations": limits["violations"],
-      "scalars": limits["scalars"],
-      "tracking": self._tracking_result(self._tracking, self._followed),
-      "standing_still": self._tracking_result(self._standing, 0.0 * self._followed),
-      "falls_per_minute": summary(self._falls.cpu() / minutes),
-      "delta": limits["delta"],
+      **numbers(own),
+      "standing_still": self._tracking_result(self._standing, still, own),
+      "commands": {
+        name: {
+          "command": list(command),
+          "velocity": [number(v) for v in motion["velocity"][k].tolist()],
+          **numbers(lambda value, k=k: number(float(value[k]))),
+        }
+        for k, (name, command) in enumerate(COMMANDS.items(), rollouts)
+        if k < self.bins.count
+      },
+      "response": self._motion.response(),
+      "delta": self.violations.delta_result(counted, own),
       "jitter": self._jitter(frequency, power),
-      "joints": self._joints(values, counted, frequency, power),
-      "histograms": limits["histograms"],
+      "joints": self._joints(values[:rollouts], counted, frequency, power),
+      "histograms": self.violations.histograms(),
       "spectra": self._spectra(frequency, power, windows),
-      "counted_share": number(float(counted.sum() / steps.sum())),
+      "counted_share": number(float(share)),
       "non_finite_steps": int(self._broken.sum().item()),
     }
 
@@ -182,32 +218,19 @@ class Metrics:
   def _zeros(self, *shape: int, dtype: torch.dtype = torch.float64) -> torch.Tensor:
     return torch.zeros(*shape, dtype=dtype, device=self._device)
 
-  def _per_rollout(self, values: torch.Tensor) -> torch.Tensor:
-    """Sums over the environments of each rollout. # [B, …] -> [R, …]"""
-    return values.view(self.rollouts, -1, *values.shape[1:]).sum(1, dtype=torch.float64)
-
   def _add_values(
     self, values: torch.Tensor, finite: torch.Tensor, counts: torch.Tensor
   ) -> None:
     mask = counts.view(-1, 1, 1)
-    self._counted += self._per_rollout(counts)
-    self._steps += self._per_rollout(finite)
-    self._broken += self._per_rollout(~finite)
-    self._values += self._per_rollout(values.masked_fill(~mask, 0.0))
+    self._counted += self.bins.sum(counts)
+    self._steps += self.bins.sum(finite)
+    self._broken += self.bins.sum(~finite)
+    self._values += self.bins.sum(values.masked_fill(~mask, 0.0))
 
   def _add_tracking(self, sample: Sample, finite: torch.Tensor) -> None:
     error = sample.command - sample.base_velocity
-    self._tracking += self._per_rollout(self._errors(error, finite))
-    self._standing += self._per_rollout(self._errors(sample.command, finite))
-    self._add_followed(sample.command[:, :2], sample.base_velocity[:, :2], finite)
-
-  def _add_followed(
-    self, command: torch.Tensor, velocity: torch.Tensor, finite: torch.Tensor
-  ) -> None:
-    share, moving = _followed(command, velocity)
-    moving = moving & finite
-    self._followed += self._per_rollout(share.masked_fill(~moving, 0.0))
-    self._moving += self._per_rollout(moving)
+    self._tracking += self.bins.sum(self._errors(error, finite))
+    self._standing += self.bins.sum(self._errors(sample.command, finite))
 
   def _errors(self, error: torch.Tensor, finite: torch.Tensor) -> torch.Tensor:
     """The columns of `TRACKING` for a velocity error. # [B, 3] -> [B, 6]"""
@@ -229,21 +252,38 @@ class Metrics:
 
   # Private methods: results.
 
-  def _smoothness(self, values: torch.Tensor) -> dict[str, Any]:
+  def _smoothness(self, values: torch.Tensor, pick: Pick) -> dict[str, Any]:
     return {
       group: {
-        name: summary(values[:, self._names.index(name), list(indices)].mean(1))
+        name: pick(values[:, self._names.index(name), list(indices)].mean(1))
         for name in self.layout.smoothness
       }
       for group, indices in self.layout.groups.items()
     }
 
   def _tracking_result(
-    self, errors: torch.Tensor, followed: torch.Tensor
+    self, errors: torch.Tensor, motion: dict[str, torch.Tensor], pick: Pick
   ) -> dict[str, Any]:
-    means = (errors / self._steps.unsqueeze(1)).cpu()  # [R, 6]
-    named = {name: summary(means[:, i]) for i, name in enumerate(TRACKING)}
-    return {**named, "followed": summary((followed / self._moving).cpu())}
+    means = (errors / self._steps.unsqueeze(1)).cpu()  # [K, 6]
+    named = {name: pick(means[:, i]) for i, name in enumerate(TRACKING)}
+    return {**named, **{name: pick(motion[name]) for name in FOLLOWED}}
+
+  def _walking(self, motion: dict[str, torch.Tensor], pick: Pick) -> dict[str, Any]:
+    """Falls, gait, and root mean squares of angular velocity by axis and of the norm."""
+    rms = motion["angular_velocity"]  # [K, S, 3]
+    return {
+      "falls_per_minute": pick(motion["falls_per_minute"]),
+      "gait": {name: pick(motion[name]) for name in GAIT},
+      "angular_velocity": {
+        name: {
+          **{axis: pick(rms[:, s, i]) for i, axis in enumerate("xyz")},
+          "norm": pick(rms[:, s].norm(dim=1)),
+        }
+        for s, name in enumerate(self.layout.segments)
+      },
+      "head_jerk": pick(motion["head_jerk"]),
+      "drift": pick(motion["drift"]),
+    }
 
   def _jitter(self, frequency: torch.Tensor, power: torch.Tensor) -> dict[str, Any]:
     return {
@@ -288,6 +328,10 @@ def metrics_of_trajectory(trajectory: Trajectory) -> dict[str, Any]:
 
   A trajectory of some of the environments gives their numbers.
   """
+  if "contact" not in trajectory.arrays:
+    raise UserError(
+      "This trajectory is an older one, without contacts: evaluate again."
+    )
   rollouts = len(set(trajectory.rollout)) or 1
   metrics = Metrics(
     trajectory.layout,
@@ -300,22 +344,12 @@ def metrics_of_trajectory(trajectory: Trajectory) -> dict[str, Any]:
   return metrics.result()
 
 
-def followed(trajectory: Trajectory) -> float:
-  """Mean share of the commanded velocity that is carried out; NaN without commands."""
-  sample = trajectory.whole()
-  share, moving = _followed(sample.command[..., :2], sample.base_velocity[..., :2])
-  return float(share[moving].mean())
-
-
-def _followed(
-  command: torch.Tensor, velocity: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor]:
-  """Share of the command that is done, 0 for standing still; whether one is given.
-
-  Args:
-    command: Commanded velocity in the plane. # [..., 2]
-    velocity: Of the robot. # [..., 2]
-  """
-  squared = command.square().sum(-1)
-  share = (velocity * command).sum(-1) / squared.clamp(min=MOVING**2)
-  return share, squared >= MOVING**2
+def _finite(sample: Sample) -> torch.Tensor:
+  """Where everything that `Motion` reads is a finite number. # [B]"""
+  parts = (
+    sample.base_velocity,
+    sample.angular_velocity.flatten(1),
+    sample.base_position,
+    sample.head_position,
+  )
+  return torch.cat(parts, 1).isfinite().all(1)

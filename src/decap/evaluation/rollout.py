@@ -19,6 +19,7 @@ from decap.evaluation.environment import (
   Skeleton,
   command_term,
   evaluation_cfg,
+  hold_commands,
   last_sample,
   make_layout,
   watch,
@@ -52,8 +53,8 @@ class Evaluation:
 
   @property
   def env_steps_per_s(self) -> float:
-    protocol = self.result.protocol
-    return protocol["rollouts"] * protocol["envs"] * protocol["steps"] / self.seconds
+    protocol = Protocol.from_dict(self.result.protocol)
+    return protocol.num_envs * protocol.steps / self.seconds
 
 
 def evaluate(
@@ -130,11 +131,17 @@ class Rollout:
     self.device = str(env.device)
     self.layout = make_layout(env)
     self.metrics = Metrics(
-      self.layout, protocol.rollouts, protocol.envs, protocol.warmup, self.device
+      self.layout,
+      protocol.rollouts,
+      protocol.envs,
+      protocol.warmup,
+      self.device,
+      protocol.per_command,
     )
     watch(env)
     self._record(record)
     self._command = command_term(env)
+    hold_commands(env, protocol.per_command)
     self._schedule = torch.tensor(SWITCHING_SCHEDULE, device=self.device)  # [S, 3]
     size = env.action_manager.total_action_dim
     self._zero = torch.zeros(protocol.num_envs, size, device=self.device)

@@ -7,7 +7,8 @@ import html
 import io
 from collections.abc import Sequence
 
-from decap.evaluation.tables import Cell, Column, Table
+from decap.evaluation.columns import Column
+from decap.evaluation.tables import Cell, Table
 
 
 def cell_text(cell: Cell, column: Column) -> str:
@@ -35,6 +36,7 @@ def _has_sections(table: Table) -> bool:
 def to_rich(table: Table):
   """A table for the terminal, without its note: tables of one comparison share it."""
   from rich import box
+  from rich.markup import escape
   from rich.table import Table as RichTable
 
   out = RichTable(
@@ -62,7 +64,8 @@ def to_rich(table: Table):
       for cell, column in zip(row.cells, table.columns, strict=True)
     ]
     lead = [row.section if row.section != last else ""] if _has_sections(table) else []
-    out.add_row(*lead, row.label, *texts)
+    name = row.name.replace(" [", "\n[")  # Marks on a line of their own.
+    out.add_row(*lead, escape(name), *texts)
     last = row.section
   return out
 
@@ -78,7 +81,7 @@ def to_markdown(table: Table) -> str:
     for cell, column in zip(row.cells, table.columns, strict=True):
       text = cell_text(cell, column)
       texts.append(f"**{text}**" if cell.best else text)
-    lines.append(_pipes([*([row.section] if lead else []), row.label, *texts]))
+    lines.append(_pipes([*([row.section] if lead else []), row.name, *texts]))
   return f"**{table.title}.** {table.note}\n\n" + "\n".join(lines) + "\n"
 
 
@@ -104,7 +107,7 @@ def to_latex(table: Table) -> str:
       _latex_cell(cell, column)
       for cell, column in zip(row.cells, table.columns, strict=True)
     ]
-    lines.append(" & ".join([*section, _latex(row.label), *cells]) + r" \\")
+    lines.append(" & ".join([*section, _latex(row.name), *cells]) + r" \\")
     last = row.section
   lines += [r"\bottomrule", r"\end{tabular}", r"\end{table}", ""]
   return "\n".join(lines)
@@ -115,15 +118,16 @@ def to_csv(tables: Sequence[Table]) -> str:
   out = io.StringIO()
   writer = csv.writer(out, lineterminator="\n")
   writer.writerow(
-    ("table", "group", "method", "column", "unit", "mean", "std", "ratio", "best")
+    ("table", "group", "method", "marks", "column", "unit", "mean", "std", "ratio")
+    + ("best",)
   )
   for table in tables:
     for row in table.rows:
       for cell, column in zip(row.cells, table.columns, strict=True):
         values = ("" if v is None else v for v in (cell.mean, cell.std, cell.ratio))
         writer.writerow(
-          (table.title, row.section, row.label, column.title, column.unit)
-          + (*values, int(cell.best))
+          (table.title, row.section, row.label, " ".join(row.marks), column.title)
+          + (column.unit, *values, int(cell.best))
         )
   return out.getvalue()
 
@@ -143,7 +147,7 @@ def to_html(table: Table) -> str:
     if len(lead) > 1:
       group = row.section if row.section != last else ""
       lines.append(f'<th class="lead">{html.escape(group)}</th>')
-    lines.append(f'<th scope="row" class="lead">{html.escape(row.label)}</th>')
+    lines.append(f'<th scope="row" class="lead">{html.escape(row.name)}</th>')
     for cell, column in zip(row.cells, table.columns, strict=True):
       lines.append(_html_cell(cell, column))
     lines.append("</tr>")
@@ -197,6 +201,7 @@ _LATEX = {
   "±": r"$\pm$",
   "×": r"$\times$",
   "²": r"\textsuperscript{2}",
+  "³": r"\textsuperscript{3}",
   "·": r"$\cdot$",
   "κ": r"$\kappa$",
   "ρ": r"$\rho$",

@@ -22,7 +22,7 @@ from decap.errors import UserError
 from decap.evaluation.layout import Layout
 from decap.files import replacing
 
-TRAJECTORY_SCHEMA = 1
+TRAJECTORY_SCHEMA = 2
 
 
 @dataclass
@@ -36,6 +36,10 @@ class Sample:
   joint_torque: torch.Tensor  # [B, J], Nm, applied by the actuators at the joints
   base_velocity: torch.Tensor  # [B, 3], vx, vy (m/s, yaw frame), yaw rate (rad/s)
   command: torch.Tensor  # [B, 3], what base_velocity should be
+  contact: torch.Tensor  # [B, 2], bool: left and right foot touch the ground
+  angular_velocity: torch.Tensor  # [B, S, 3], rad/s, of segments in their own frames
+  base_position: torch.Tensor  # [B, 3], m, from the environment's origin
+  head_position: torch.Tensor  # [B, 3], m, from the environment's origin
   fell: torch.Tensor  # [B], bool: this step ended the episode by a fall
   timed_out: torch.Tensor  # [B], bool: this step ended the episode by its length
   quantities: dict[str, torch.Tensor] = field(default_factory=dict)
@@ -113,8 +117,9 @@ class Trajectory:
 
   @staticmethod
   def _sample(tensors: dict[str, torch.Tensor]) -> Sample:
+    unknown = torch.full_like(tensors["base_velocity"], torch.nan)  # In older files.
     return Sample(
-      **{name: tensors[name] for name in SAMPLE_FIELDS},
+      **{name: tensors.get(name, unknown) for name in SAMPLE_FIELDS},
       quantities={
         name.removeprefix(QUANTITY): tensor
         for name, tensor in tensors.items()

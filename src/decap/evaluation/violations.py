@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import torch
 
+from decap.evaluation.bins import Bins, Pick
 from decap.evaluation.layout import Layout
-from decap.evaluation.summary import number, summary
+from decap.evaluation.summary import number
 
 HISTOGRAM_BINS = 80
 HISTOGRAM_MAX = 2.0
@@ -17,33 +17,23 @@ HISTOGRAM_MAX = 2.0
 
 
 class Violations:
-  """Sums by rollout of violations and δ̄, of every row of a layout's constraints."""
+  """Sums by bin of violations and δ̄, of every row of a layout's constraints."""
 
-  def __init__(
-    self,
-    layout: Layout,
-    rollouts: int,
-    batch: int,
-    per_rollout: Callable[[torch.Tensor], torch.Tensor],
-    device: str,
-  ) -> None:
-    """Args:
-    per_rollout: Sums over the environments of each rollout. # [B, …] -> [R, …]
-    """
+  def __init__(self, layout: Layout, bins: Bins, device: str) -> None:
     self.layout = layout
+    self.bins = bins
     self.composition = layout.composition(device)
-    self.delta = torch.zeros(batch, device=device)
+    self.delta = torch.zeros(bins.batch, device=device)
     """δ̄ of the last sample. # [B]"""
-    self._per_rollout = per_rollout
     columns, rows = len(self.composition.limit), len(self.composition.rows)
 
     def zeros(*shape: int, dtype: torch.dtype = torch.float64) -> torch.Tensor:
       return torch.zeros(*shape, dtype=dtype, device=device)
 
-    self._values = zeros(rollouts, columns)
-    self._above = zeros(rollouts, columns)
-    self._any_above = zeros(rollouts, rows)
-    self._delta = zeros(rollouts)
+    self._values = zeros(bins.count, columns)
+    self._above = zeros(bins.count, columns)
+    self._any_above = zeros(bins.count, rows)
+    self._delta = zeros(bins.count)
     self._share = zeros(rows)
     self._histogram = zeros(rows * HISTOGRAM_BINS, dtype=torch.long)
     first_bin = [0] * columns
@@ -63,59 +53,34 @@ class Violations:
     """
     mask = counts.unsqueeze(1)
     margins = self.composition.margins(q)
-    self._values += self._per_rollout(q.masked_fill(~mask, 0.0))
-    self._above += self._per_rollout((q > self.composition.limit) & mask)
-    self._any_above += self._per_rollout(self.composition.costs(q) * mask)
+    self._values += self.bins.sum(q.masked_fill(~mask, 0.0))
+    self._above += self.bins.sum((q > self.composition.limit) & mask)
+    self._any_above += self.bins.sum(self.composition.costs(q) * mask)
     self._add_histogram(margins, mask)
     rows = self.composition.probabilities(q)  # [B, K]
     self.delta.copy_(rows.amax(1))
     counted = self.delta * counts
-    self._delta += self._per_rollout(counted)
+    self._delta += self.bins.sum(counted)
     decides = (rows == self.delta.unsqueeze(1)).float()
     decides = decides / decides.sum(1, keepdim=True)
-    self._share += (decides * counted.unsqueeze(1)).sum(0, dtype=torch.float64)
+    shares = (decides * counted.unsqueeze(1))[: self.bins.random]
+    self._share += shares.sum(0, dtype=torch.float64)
 
-  def result(self, counted: torch.Tensor) -> dict[str, Any]:
-    """`violations`, `scalars`, `delta` and `histograms` of a metrics file.
+  def violations(self, counted: torch.Tensor, pick: Pick) -> dict[str, Any]:
+    """Shares of steps and of joint-steps, by group and quantity.
 
     Args:
-      counted: Steps that count in each rollout. # [R]
+      counted: Steps that count in each bin. # [K]
+      pick: What is shown of the bins.
     """
-    return {
-      "violations": self._violations(counted),
-      "scalars": self._scalars(counted),
-      "delta": self._delta_result(counted),
-      "histograms": self._histograms(),
-    }
-
-  def joint_shares(self, counted: torch.Tensor) -> dict[str, list[float]]:
-    """Quantity -> share of steps that each joint is above its limit."""
-    share = (self._above.cpu() / counted.unsqueeze(1)).mean(0)  # [C]
-    columns = self.composition.columns
-    return {
-      name: share[columns[name]].tolist() for name in self.layout.joint_quantities
-    }
-
-  # Private methods.
-
-  def _add_histogram(self, margins: torch.Tensor, mask: torch.Tensor) -> None:
-    bins = (margins * (HISTOGRAM_BINS / HISTOGRAM_MAX)).nan_to_num(0.0)
-    bins = bins.clamp(0, HISTOGRAM_BINS - 1).long() + self._first_bin
-    ones = mask.expand_as(bins).long()
-    self._histogram.scatter_add_(0, bins.flatten(), ones.flatten())
-
-  def _row(self, name: str) -> int:
-    return self.composition.row_names.index(name)
-
-  def _violations(self, counted: torch.Tensor) -> dict[str, Any]:
-    above = self._above.cpu() / counted.unsqueeze(1)  # [R, C]
-    any_above = self._any_above.cpu() / counted.unsqueeze(1)  # [R, K]
+    above = self._above.cpu() / counted.unsqueeze(1)  # [K, C]
+    any_above = self._any_above.cpu() / counted.unsqueeze(1)  # [K, rows]
 
     def of(row: int) -> dict[str, Any]:
       columns = list(self.composition.rows[row].columns)
       return {
-        "any_joint": summary(any_above[:, row]),
-        "joint_steps": summary(above[:, columns].mean(1)),
+        "any_joint": pick(any_above[:, row]),
+        "joint_steps": pick(above[:, columns].mean(1)),
       }
 
     return {
@@ -123,28 +88,31 @@ class Violations:
       for group in self.layout.groups
     }
 
-  def _scalars(self, counted: torch.Tensor) -> dict[str, Any]:
+  def scalars(self, counted: torch.Tensor, pick: Pick) -> dict[str, Any]:
+    """Means and violations of quantities of the whole robot."""
     column = self.composition.columns
     return {
       name: {
-        "mean": summary(self._values[:, column[name]].cpu() / counted),
-        "violations": summary(self._above[:, column[name]].cpu() / counted),
+        "mean": pick(self._values[:, column[name]].cpu() / counted),
+        "violations": pick(self._above[:, column[name]].cpu() / counted),
       }
       for name in self.layout.scalars
     }
 
-  def _delta_result(self, counted: torch.Tensor) -> dict[str, Any]:
+  def delta_result(self, counted: torch.Tensor, pick: Pick) -> dict[str, Any]:
+    """Mean δ̄, and which row decides it over random commands."""
     share = self._share.cpu()
     total = float(share.sum())
     return {
-      "mean": summary(self._delta.cpu() / counted),
+      "mean": pick(self._delta.cpu() / counted),
       "share": {
         name: number(float(share[k]) / total if total else math.nan)
         for k, name in enumerate(self.composition.row_names)
       },
     }
 
-  def _histograms(self) -> dict[str, Any]:
+  def histograms(self) -> dict[str, Any]:
+    """Counts of q/ε over random commands."""
     counts = self._histogram.view(-1, HISTOGRAM_BINS).cpu().tolist()
     return {
       "largest": HISTOGRAM_MAX,
@@ -156,3 +124,24 @@ class Violations:
       },
       "scalars": {name: counts[self._row(name)] for name in self.layout.scalars},
     }
+
+  def joint_shares(self, counted: torch.Tensor) -> dict[str, list[float]]:
+    """Quantity -> share of steps that each joint is above its limit."""
+    above = self._above.cpu() / counted.unsqueeze(1)  # [K, C]
+    share = above[: self.bins.rollouts].mean(0)  # [C]
+    columns = self.composition.columns
+    return {
+      name: share[columns[name]].tolist() for name in self.layout.joint_quantities
+    }
+
+  # Private methods.
+
+  def _add_histogram(self, margins: torch.Tensor, mask: torch.Tensor) -> None:
+    bins = (margins * (HISTOGRAM_BINS / HISTOGRAM_MAX)).nan_to_num(0.0)
+    bins = bins.clamp(0, HISTOGRAM_BINS - 1).long() + self._first_bin
+    ones = mask.expand_as(bins).long()
+    ones[self.bins.random :] = 0
+    self._histogram.scatter_add_(0, bins.flatten(), ones.flatten())
+
+  def _row(self, name: str) -> int:
+    return self.composition.row_names.index(name)
