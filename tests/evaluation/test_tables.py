@@ -14,7 +14,7 @@ from decap.evaluation.metrics import metrics_of_trajectory
 from decap.evaluation.results import Result, find_result, load_result
 from decap.evaluation.tables import (
   STANDING,
-  command_table,
+  command_tables,
   group_results,
   make_tables,
 )
@@ -197,13 +197,15 @@ def test_a_policy_is_shown_command_by_command(template):
   numbers = {key: new.metrics[key] for key in ("gait", "angular_velocity")}
   told = {"tracking": {"followed": None, "followed_yaw": 0.4}, **numbers}
   new.metrics["commands"] = {"turn left 0.2": told}
-  table = command_table(new)
+  table, posture = command_tables(new)
   assert [row.label for row in table.rows] == ["turn left 0.2", "random"]
   titles = [column.title for column in table.columns]
-  yaw = table.rows[0].cells[titles.index("yaw")]
+  yaw = table.rows[0].cells[titles.index("Yaw")]
   assert yaw.mean == pytest.approx(40.0)
   assert table.rows[0].cells[titles.index("Followed")].mean is None
   assert table.rows[1].cells[titles.index("Followed")].mean == pytest.approx(90.0)
+  assert [column.title for column in posture.columns] == ["Torso", "Head", "Head jerk"]
+  assert formats.to_markdown(table).splitlines()[2].startswith("| Command | Followed")
   tables = {t.title: t for t in tables_of(new)}
   following = tables["Followed sideways, turning and mixed; standing"]
   titles = [column.title for column in following.columns]

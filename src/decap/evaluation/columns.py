@@ -189,15 +189,13 @@ def delta_share(layout: Layout, group: str) -> tuple[Column, ...]:
   )
 
 
-def of_a_command(under: Path, segments: Sequence[str]) -> tuple[Column, ...]:
-  """One line of the overview of a single policy."""
+def walk(under: Path) -> tuple[Column, ...]:
+  """What a single policy follows, and how: a line of its overview."""
   return (
     _followed("Followed", under),
-    _followed("yaw", under, "followed_yaw"),
-    Column("Drift", (*under, "drift"), better=None, unit="m/s"),
+    _followed("Yaw", under, "followed_yaw"),
     Column("Falls", (*under, "falls_per_minute"), unit="1/min"),
     *gait(under),
-    *posture(segments, under),
   )
 
 

@@ -182,13 +182,20 @@ def evaluate_main(args: EvaluateArgs) -> Path:
 
 def print_result(result: Result) -> None:
   """What one policy does, command by command, and what it violates most."""
-  from decap.evaluation.tables import command_table, group_results, make_tables
+  from decap.evaluation.tables import command_tables, group_results, make_tables
   from decap.evaluation.verdict import verdict, worst_violation
 
   shown = {t.title: t for t in make_tables(group_results([result], [None]))}
   wanted = ("Smoothness", "Steps with a violation by at least one joint (%)")
   tables = [shown[title] for title in wanted if title in shown]
-  _print_tables([*tables, command_table(result)])
+  _print_tables([*tables, *command_tables(result)])
+  zero = result.metrics["commands"].get("zero")
+  if zero:
+    drift, lifted = zero["drift"], zero["gait"]["lift_offs"]
+    print(
+      f"Told to stand: drifts {drift or 0.0:.3f} m/s, lifts each foot "
+      f"{lifted or 0.0:.2f} times per second."
+    )
   worst = worst_violation(result.metrics)
   if worst:
     print(f"Worst: {worst[0]}, above its limit in {100 * worst[1]:.2g} % of the steps.")

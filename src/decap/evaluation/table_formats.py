@@ -15,12 +15,17 @@ def cell_text(cell: Cell, column: Column) -> str:
   """A cell as plain text."""
   if cell.mean is None:
     return "–"
-  text = f"{cell.mean:.{column.decimals}f}"
+  text = _digits(cell.mean, column)
   if cell.std is not None:
     text += f" ±{cell.std:.{column.decimals}f}"
   if cell.ratio is not None:
     text += f" ({cell.ratio:.2f}×)"
   return text
+
+
+def _digits(value: float, column: Column) -> str:
+  text = f"{value:.{column.decimals}f}"
+  return text if float(text) else text.removeprefix("-")  # There is no minus zero.
 
 
 def header(column: Column) -> str:
@@ -44,7 +49,7 @@ def to_rich(table: Table):
   )
   if _has_sections(table):
     out.add_column("Group", no_wrap=True)
-  out.add_column("Method", no_wrap=True)
+  out.add_column(table.lead, no_wrap=True)
   for index, column in enumerate(table.columns):
     texts = [
       header(column),
@@ -73,7 +78,7 @@ def to_rich(table: Table):
 def to_markdown(table: Table) -> str:
   """A GitHub-flavoured Markdown table under its title."""
   lead = ["Group"] if _has_sections(table) else []
-  head = [*lead, "Method", *(header(column) for column in table.columns)]
+  head = [*lead, table.lead, *(header(column) for column in table.columns)]
   align = ["---"] * (len(lead) + 1) + ["---:"] * len(table.columns)
   lines = [_pipes(head), _pipes(align)]
   for row in table.rows:
@@ -88,7 +93,7 @@ def to_markdown(table: Table) -> str:
 def to_latex(table: Table) -> str:
   """A LaTeX table; it needs booktabs and xcolor."""
   lead = ["Group"] if _has_sections(table) else []
-  heads = [*lead, "Method", *(_latex(header(column)) for column in table.columns)]
+  heads = [*lead, table.lead, *(_latex(header(column)) for column in table.columns)]
   lines = [
     r"\begin{table}",
     rf"\caption{{{_latex(table.title)}. {_latex(table.note)}}}",
@@ -134,7 +139,7 @@ def to_csv(tables: Sequence[Table]) -> str:
 
 def to_html(table: Table) -> str:
   """An HTML table without its note; the best cells are bold."""
-  lead = ["Group", "Method"] if _has_sections(table) else ["Method"]
+  lead = ["Group", table.lead] if _has_sections(table) else [table.lead]
   lines = ["<table>", "<thead><tr>"]
   lines += [f'<th scope="col" class="lead">{text}</th>' for text in lead]
   lines += [
@@ -163,9 +168,7 @@ def _html_cell(cell: Cell, column: Column) -> str:
   if cell.mean is None:
     return "<td>–</td>"
   parts = [
-    f"<b>{cell.mean:.{column.decimals}f}</b>"
-    if cell.best
-    else f"{cell.mean:.{column.decimals}f}"
+    f"<b>{_digits(cell.mean, column)}</b>" if cell.best else _digits(cell.mean, column)
   ]
   if cell.std is not None:
     parts.append(f'<span class="std">±{cell.std:.{column.decimals}f}</span>')
@@ -181,7 +184,7 @@ def _pipes(cells: Sequence[str]) -> str:
 def _latex_cell(cell: Cell, column: Column) -> str:
   if cell.mean is None:
     return "--"
-  text = f"{cell.mean:.{column.decimals}f}"
+  text = _digits(cell.mean, column)
   text = rf"\textbf{{{text}}}" if cell.best else text
   if cell.std is not None:
     std = f"{cell.std:.{column.decimals}f}"

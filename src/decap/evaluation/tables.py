@@ -68,6 +68,8 @@ class Table:
   columns: tuple[Column, ...]
   rows: tuple[Row, ...]
   note: str = ""
+  lead: str = "Method"
+  """What the rows are."""
 
 
 @dataclass
@@ -188,24 +190,28 @@ def make_tables(methods: Sequence[Method], baseline: str | None = None) -> list[
   return [table for table in tables if _has_numbers(table)]
 
 
-def command_table(result: Result) -> Table:
-  """One policy, a line per command: what it follows and how it walks."""
-  places = {name: ("commands", name) for name in result.metrics.get("commands", {})}
+def command_tables(result: Result) -> list[Table]:
+  """One policy, a line per command: what it follows, and how still its body is."""
+  places: dict[str, cols.Path] = {
+    name: ("commands", name) for name in result.metrics.get("commands", {})
+  }
   places["random"] = ()
-  method = Method("", [result])
-  rows, columns = [], ()
-  for name, under in places.items():
-    columns = cols.of_a_command(under, result.layout.segments)
-    rows.append(Row(name, tuple(_cell(method, column) for column in columns)))
-  table = Table("By command", columns, tuple(rows), _note([method], None))
-  filled = [
-    i for i in range(len(columns)) if any(row.cells[i].mean is not None for row in rows)
+  method, note = Method("", [result]), _note([Method("", [result])], None)
+
+  def table(title: str, columns: Callable[[cols.Path], tuple[Column, ...]]) -> Table:
+    rows = [
+      Row(name, tuple(_cell(method, column) for column in columns(under)))
+      for name, under in places.items()
+    ]
+    return Table(title, columns(()), tuple(rows), note, lead="Command")
+
+  return [
+    table("What it follows, and its gait", cols.walk),
+    table(
+      "Angular velocity (root mean square)",
+      lambda under: cols.posture(result.layout.segments, under),
+    ),
   ]
-  return replace(
-    table,
-    columns=tuple(columns[i] for i in filled),
-    rows=tuple(replace(r, cells=tuple(r.cells[i] for i in filled)) for r in rows),
-  )
 
 
 def _has_numbers(table: Table) -> bool:
