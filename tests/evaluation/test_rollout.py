@@ -9,7 +9,6 @@ import torch
 
 from decap.errors import UserError
 from decap.evaluation.environment import (
-  _body_motion,
   command_term,
   evaluation_cfg,
   last_sample,
@@ -217,7 +216,9 @@ def test_feet_and_bodies_are_read_from_the_model(rollout):
   robot.data.data.qvel[:] = 0.0
   robot.data.data.qvel[:, robot.indexing.free_joint_v_adr[5]] = 0.3
   env.sim.forward()
-  turning = _body_motion(env, robot)["angular_velocity"].norm(dim=2)
+  for read in env.before_reset:
+    read(env)
+  turning = last_sample(env, fell, late).angular_velocity.norm(dim=2)
   assert (turning - 0.3).abs().max() < 1e-4
 
 

@@ -17,20 +17,8 @@ if TYPE_CHECKING:
   from decap.envs.constrained_env import ConstrainedEnv, ConstrainedEnvCfg
   from decap.robots.description import RobotDescription
 
-SEGMENTS = {
-  "pelvis": "pelvis",
-  "torso": "torso_link",
-  "head": "torso_link",
-  "left_wrist": "left_wrist_yaw_link",
-  "right_wrist": "right_wrist_yaw_link",
-}
-"""Bodies whose angular velocity is measured. The G1's head is rigid on its torso."""
-
-HEAD = ("torso_link", (0.0, 0.0, 0.42))
-"""The point whose jerk is measured: the top of the head, in the torso's frame, m."""
-
 FEET_SENSOR = "feet_contact"
-"""Contact sensor of the left and the right foot."""
+"""Contact sensor of the robot's feet, left and right first."""
 
 
 def evaluation_cfg(
@@ -56,7 +44,7 @@ def evaluation_cfg(
   return cfg
 
 
-def make_layout(env: ConstrainedEnv) -> Layout:
+def make_layout(env: ConstrainedEnv, description: RobotDescription) -> Layout:
   """Joints, groups and limits of an environment."""
   robot = env.scene[env.cfg.constrained_entity]
   constraints = env.cfg.constraints
@@ -82,16 +70,22 @@ def make_layout(env: ConstrainedEnv) -> Layout:
       if not isinstance(term.limits, dict)
     },
     units={name: term.unit for name, term in constraints.items() if term.unit},
-    segments=tuple(SEGMENTS),
+    feet=len(description.feet),
+    segments=tuple(description.segments),
   )
 
 
-def watch(env: ConstrainedEnv) -> None:
+def watch(env: ConstrainedEnv, description: RobotDescription) -> None:
   """Let `last_sample` tell of every step from now on, also of those that end episodes."""
-  env.before_reset.append(_read_sample)
+  names, ids = list(env.scene[env.cfg.constrained_entity].body_names), []
+  for body in (*description.segments.values(), description.head[0]):
+    ids.append(names.index(body))
+  bodies = env.scene[env.cfg.constrained_entity].indexing.body_ids[ids]
+  offset = torch.tensor(description.head[1], device=env.device)
+  env.before_reset.append(lambda env: _read_sample(env, bodies, offset))
 
 
-def _read_sample(env: Any) -> None:
+def _read_sample(env: Any, bodies: torch.Tensor, head: torch.Tensor) -> None:
   """Keeps the state of this step before it is reset.
 
   Velocities come from the integrated state, which is never behind by a substep.
@@ -113,7 +107,7 @@ def _read_sample(env: Any) -> None:
     "base_velocity": _base_velocity(data, indexing),
     "command": command_term(env).command.clone(),
     "contact": in_contact(env, FEET_SENSOR),
-    **_body_motion(env, robot),
+    **_body_motion(env, robot, bodies, head),
   }
 
 
@@ -278,26 +272,22 @@ def _base_velocity(data: Any, indexing: Any) -> torch.Tensor:
   return torch.stack((along, across, velocity[:, 5]), dim=-1)
 
 
-def _body_motion(env: Any, robot: Any) -> dict[str, torch.Tensor]:
-  """Angular velocities [B, S, 3] and positions [B, 3] of base and head."""
-  from decap.envs.masked import constant, kept
+def _body_motion(
+  env: Any, robot: Any, bodies: torch.Tensor, head: torch.Tensor
+) -> dict[str, torch.Tensor]:
+  """Angular velocities [B, S, 3] and positions [B, 3] of base and head.
 
-  data, indexing = robot.data.data, robot.indexing
-
-  def make() -> tuple[torch.Tensor, int]:
-    ids = [indexing.body_ids[robot.body_names.index(n)] for n in SEGMENTS.values()]
-    ids = torch.tensor([int(i) for i in ids], device=env.device)
-    return ids, int(indexing.body_ids[robot.body_names.index(HEAD[0])])
-
-  segments, head = kept(env, "segments", make)
-  rotation = data.xmat[:, segments]  # [B, S, 3, 3]
-  turning = data.cvel[:, segments, :3].unsqueeze(-1)  # [B, S, 3, 1], in the world
-  offset = constant(env, "head", HEAD[1])
-  origins = env.scene.env_origins
-  top = data.xpos[:, head] + (data.xmat[:, head] * offset).sum(-1)
+  Args:
+    bodies: The segments' bodies, and the one that carries the head. # [S + 1]
+    head: Where the head is on that body. # [3]
+  """
+  data, origins = robot.data.data, env.scene.env_origins
+  rotation = data.xmat[:, bodies]  # [B, S + 1, 3, 3]
+  turning = data.cvel[:, bodies[:-1], :3].unsqueeze(-1)  # [B, S, 3, 1], in the world
+  top = data.xpos[:, bodies[-1:]].squeeze(1) + (rotation[:, -1] * head).sum(-1)
   return {
-    "angular_velocity": (rotation * turning).sum(-2),
-    "base_position": data.xpos[:, indexing.root_body_id] - origins,
+    "angular_velocity": (rotation[:, :-1] * turning).sum(-2),
+    "base_position": data.xpos[:, robot.indexing.root_body_id] - origins,
     "head_position": top - origins,
   }
 

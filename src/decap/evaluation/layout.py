@@ -75,6 +75,8 @@ class Layout:
   """Scalar quantity -> termination probability at its limit."""
   units: dict[str, str] = field(default_factory=dict)
   """Quantity -> unit, where it is not in `UNITS`."""
+  feet: int = 2
+  """Feet whose contacts are measured."""
   segments: tuple[str, ...] = ()
   """Parts of the body whose angular velocity is measured."""
 
@@ -163,5 +165,6 @@ class Layout:
       physics_dt=data["physics_dt"],
       scalar_p_max=dict(data.get("scalar_p_max", {})),
       units=dict(data.get("units", {})),
+      feet=data.get("feet", 2),
       segments=tuple(data.get("segments", ())),
     )

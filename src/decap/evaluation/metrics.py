@@ -125,7 +125,7 @@ class Metrics:
     self._standing = self._zeros(bins.count, len(TRACKING))
     dt, segments = layout.control_dt, len(layout.segments)
     self._spectrum = Spectrum(bins.random, 2 * joints, 1.0 / dt, device)
-    self._motion = Motion(bins, warmup, dt, segments, device)
+    self._motion = Motion(bins, warmup, dt, segments, device, layout.feet)
 
   # Properties.
 

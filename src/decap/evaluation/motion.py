@@ -53,7 +53,13 @@ class Motion:
   """Sums over steps of following, gait, posture and drift, by bin."""
 
   def __init__(
-    self, bins: Bins, warmup: int, dt: float, segments: int, device: str
+    self,
+    bins: Bins,
+    warmup: int,
+    dt: float,
+    segments: int,
+    device: str,
+    feet: int = 2,
   ) -> None:
     self.bins = bins
     self._warmup, self._dt = warmup, dt
@@ -68,7 +74,7 @@ class Motion:
     self._response = zeros(3 * RESPONSE_BINS, 3, dtype=torch.float64)
     self._pending = zeros(FALL_STEPS, batch, len(_FOLLOWING))
     self._after_fall = zeros(batch, dtype=torch.bool)
-    self._contact = zeros(batch, 2, dtype=torch.bool)
+    self._contact = zeros(batch, feet, dtype=torch.bool)
     self._heads = zeros(3, batch, 3)
     self._start = zeros(batch, 2)
     self._open = zeros(batch, 2)
@@ -116,7 +122,7 @@ class Motion:
       "correlation": torch.where(steps, covariance / spread.sqrt(), math.nan),
       "flight": s["flight"] / walking,
       "double_support": s["both"] / walking,
-      "lift_offs": s["lift_offs"] / (2.0 * walking * self._dt),
+      "lift_offs": s["lift_offs"] / (walking * self._dt),
       "angular_velocity": (self._squares.cpu() / s["still"].view(-1, 1, 1)).sqrt(),
       "head_jerk": (s["jerk"] / s["smooth"]).sqrt(),
       "drift": s["moved"] / s["seconds"],
@@ -165,10 +171,12 @@ class Motion:
     self, sample: Sample, age: torch.Tensor, awake: torch.Tensor
   ) -> tuple[torch.Tensor, ...]:
     walking = awake & ((sample.command.norm(dim=1) >= MOVING) | self._fixed)
-    left, right = (sample.contact & walking.unsqueeze(1)).unbind(1)
-    lifted = (self._contact & ~sample.contact).sum(1) * (walking & (age > 0))
+    down = sample.contact & walking.unsqueeze(1)
+    left, right = down[:, 0], down[:, 1]
+    lifted = (self._contact & ~sample.contact).float().mean(1)
+    lifted = lifted * (walking & (age > 0))
     self._contact.copy_(sample.contact)
-    return walking, left, right, left & right, walking & ~(left | right), lifted
+    return walking, left, right, left & right, walking & ~down.any(1), lifted
 
   def _posture(
     self, sample: Sample, age: torch.Tensor, awake: torch.Tensor

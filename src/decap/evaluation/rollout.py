@@ -34,6 +34,7 @@ from decap.tasks import TASKS
 
 if TYPE_CHECKING:
   from decap.envs.constrained_env import ConstrainedEnv
+  from decap.robots.description import RobotDescription
 
 EAGER_STEPS = 3
 """Steps before a CUDA graph is recorded: they allocate what it reuses."""
@@ -129,7 +130,8 @@ class Rollout:
     self.policy = policy
     self.protocol = protocol
     self.device = str(env.device)
-    self.layout = make_layout(env)
+    robot = TASKS[protocol.task].describe()
+    self.layout = make_layout(env, robot)
     self.metrics = Metrics(
       self.layout,
       protocol.rollouts,
@@ -138,8 +140,8 @@ class Rollout:
       self.device,
       protocol.per_command,
     )
-    watch(env)
-    self._record(record)
+    watch(env, robot)
+    self._record(record, robot)
     self._command = command_term(env)
     hold_commands(env, protocol.per_command)
     self._schedule = torch.tensor(SWITCHING_SCHEDULE, device=self.device)  # [S, 3]
@@ -205,7 +207,7 @@ class Rollout:
 
   # Private methods.
 
-  def _record(self, count: int) -> None:
+  def _record(self, count: int, robot: RobotDescription) -> None:
     """Record the first environments of each rollout."""
     self._recorder: TrajectoryRecorder | None = None
     self._skeleton: Skeleton | None = None
@@ -213,7 +215,6 @@ class Rollout:
       envs, rollouts = self.protocol.envs, self.protocol.rollouts
       ids = [r * envs + i for r in range(rollouts) for i in range(count)]
       self._recorder = TrajectoryRecorder(ids, self.protocol.steps, self.device)
-      robot = TASKS[self.protocol.task].describe()
       self._skeleton = Skeleton(self.env, self.layout, robot, self._recorder.env_ids)
 
   def _follow(self) -> None:

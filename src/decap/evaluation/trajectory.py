@@ -36,7 +36,7 @@ class Sample:
   joint_torque: torch.Tensor  # [B, J], Nm, applied by the actuators at the joints
   base_velocity: torch.Tensor  # [B, 3], vx, vy (m/s, yaw frame), yaw rate (rad/s)
   command: torch.Tensor  # [B, 3], what base_velocity should be
-  contact: torch.Tensor  # [B, 2], bool: left and right foot touch the ground
+  contact: torch.Tensor  # [B, F], bool: feet on the ground, left and right first
   angular_velocity: torch.Tensor  # [B, S, 3], rad/s, of segments in their own frames
   base_position: torch.Tensor  # [B, 3], m, from the environment's origin
   head_position: torch.Tensor  # [B, 3], m, from the environment's origin
