@@ -97,6 +97,9 @@ def test_export_writes_another_folder(run, tmp_path, capsys):
   assert "iteration 2, 29 joints at 50 Hz" in capsys.readouterr().out
   original = (run / "policy" / "policy.onnx").read_bytes()
   assert (tmp_path / "bundle" / "policy.onnx").read_bytes() == original
+  # What others load is there too.
+  assert b"joint_stiffness" in original and b"observation_names" in original
+  assert "joint_ids_map: [0, 1, 2," in (tmp_path / "bundle" / "deploy.yaml").read_text()
 
 
 def test_a_run_goes_on_to_a_larger_number_only(run, capsys):
