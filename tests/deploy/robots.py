@@ -19,6 +19,15 @@ def released() -> Bundle:
   return load_bundle(POLICY)
 
 
+def plain_onnx() -> bytes:
+  """The released network without a description inside."""
+  import onnx
+
+  model = onnx.load_from_string((POLICY / "policy.onnx").read_bytes())
+  del model.metadata_props[:]
+  return model.SerializeToString()
+
+
 def state(now_s: float = 0.0, **changes) -> RobotState:
   """A healthy state of a robot that stands; no two times look the same."""
   values = dict(

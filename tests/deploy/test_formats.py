@@ -7,6 +7,7 @@ import numpy as np
 import onnxruntime
 import pytest
 
+from decap.deploy.bundle import load_bundle, write_bundle
 from decap.deploy.mjlab_format import metadata, with_metadata
 from decap.deploy.observation import Inputs, ObservationBuilder
 from decap.deploy.policy import RunningPolicy
@@ -15,7 +16,7 @@ from decap.errors import UserError
 from decap.robots.g1_motors import g1_motors
 
 from .readers import MjlabMetadata, RlLab
-from .robots import POLICY, released, state
+from .robots import plain_onnx, released, state
 from .test_observation import _bundle, _term
 
 # By hand, with three joints in an order that is neither slots' nor alphabetical: the
@@ -187,8 +188,20 @@ def test_keys_are_those_that_mjlab_writes():
   assert text == "1.000,2.000;inf,a"
 
 
+def test_an_edited_description_is_found(tmp_path):
+  info = {k: v for k, v in released().info.items() if k != "onnx_sha256"}
+  write_bundle(tmp_path / "a", with_metadata(plain_onnx(), info), info)
+  assert load_bundle(tmp_path / "a").joint_names == released().joint_names
+  path = tmp_path / "a" / "policy.json"
+  text = path.read_text()
+  first = repr(info["stiffness"][0])
+  path.write_text(text.replace(first, "300.0", 1))
+  with pytest.raises(UserError, match="was changed after the export: joint_stiffness"):
+    load_bundle(tmp_path / "a")
+
+
 def test_properties_inside_the_model_are_exact_and_change_nothing_else():
-  plain = (POLICY / "policy.onnx").read_bytes()
+  plain = plain_onnx()
   info = released().info
   full = with_metadata(plain, info)
   session = onnxruntime.InferenceSession(full, providers=["CPUExecutionProvider"])

@@ -115,6 +115,16 @@ def test_keys_of_a_terminal():
   wanted = keyboard.poll(0.0, None)
   assert wanted.requests == Requests(stop=True)
   np.testing.assert_array_equal(wanted.stick, 0.0)
+  os.close(leader)  # The terminal is gone, and with it whoever could stop.
+  assert keyboard.poll(0.0, None).requests == Requests(stop=True)
+  stream.close()
+
+
+def test_the_terminal_is_given_back():
+  leader, follower = os.openpty()
+  stream = os.fdopen(follower, "r")
+  keyboard = Keyboard(stream)
+  assert not os.get_blocking(follower)
   keyboard.close()
   assert os.get_blocking(follower)
   stream.close()

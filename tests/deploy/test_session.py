@@ -1,5 +1,6 @@
 """A whole drive from the command line, and what is refused before anything moves."""
 
+import hashlib
 import json
 import os
 import shutil
@@ -16,7 +17,7 @@ from decap.deploy.recorder import read_events, read_flight
 from decap.deploy.screen import Screen
 from decap.deploy.states import Mode
 
-from .robots import POLICY
+from .robots import POLICY, plain_onnx
 from .test_controller import Driven
 from .test_unitree import domain, needs_dds, peer  # noqa: F401
 
@@ -33,7 +34,11 @@ def _fails(capsys, *argv: str) -> str:
 
 @pytest.fixture
 def bundle(tmp_path):
-  return Path(shutil.copytree(POLICY, tmp_path / "bundle"))
+  """A copy of the released bundle that can be edited without a contradiction."""
+  folder, onnx = Path(shutil.copytree(POLICY, tmp_path / "bundle")), plain_onnx()
+  (folder / "policy.onnx").write_bytes(onnx)
+  _edit(folder, onnx_sha256=hashlib.sha256(onnx).hexdigest())
+  return folder
 
 
 def _edit(bundle, **changes):

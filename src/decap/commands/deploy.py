@@ -82,7 +82,7 @@ def _drive(options: argparse.Namespace, bundles, motors) -> int:
   if domain is None:
     domain = SIMULATION_DOMAIN if options.simulator else ROBOT_DOMAIN
   operator, help_line = make_operator(options.input)
-  robot = screen = watchdog = None
+  robot = screen = watchdog = controller = None
   try:
     robot = session.open_robot(
       motors, interface, domain, options.simulator, options.wait
@@ -102,10 +102,14 @@ def _drive(options: argparse.Namespace, bundles, motors) -> int:
       seconds=options.seconds or float("inf"),
     )
   finally:
-    # The watchdog last: until here it would have damped.
-    for part in (screen, operator, watchdog, robot):
+    for part in (screen, operator):
       if part is not None and hasattr(part, "close"):
         part.close()
+    if watchdog is not None:
+      # After an error nobody knows what was sent last: it damps, then.
+      watchdog.close(goodbye=controller is not None)
+    if robot is not None:
+      robot.close()
   print(f"Last stop: {controller.machine.stop_reason or 'none'}.")
   if log:
     print(f"Recorded in {log}; 'decap flight {log}' shows it.")

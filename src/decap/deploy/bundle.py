@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from decap.deploy.mjlab_format import differences
 from decap.errors import UserError
 
 FORMAT = "decap-policy"
@@ -71,6 +72,7 @@ class Bundle:
       onnx, options, providers=["CPUExecutionProvider"]
     )
     self._check_shapes()
+    self._check_properties()
 
   @property
   def joint_names(self) -> tuple[str, ...]:
@@ -136,6 +138,16 @@ class Bundle:
       raise UserError(
         f"{self.folder / ONNX_FILE} maps {found[0]} observations to {found[1]} "
         f"actions, but {JSON_FILE} describes {expected[0]} and {expected[1]}."
+      )
+
+  def _check_properties(self) -> None:
+    """The network carries its description, too: an edited one is found."""
+    properties = self._session.get_modelmeta().custom_metadata_map
+    changed = differences(self.info, properties)
+    if changed:
+      raise UserError(
+        f"{self.folder / JSON_FILE} was changed after the export: {changed[0]} is not "
+        f"what {ONNX_FILE} says."
       )
 
 

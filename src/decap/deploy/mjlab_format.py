@@ -55,6 +55,17 @@ def with_metadata(onnx: bytes, info: dict[str, Any]) -> bytes:
   return onnx + b"".join(_entry(k, v) for k, v in metadata(info).items())
 
 
+def differences(info: dict[str, Any], properties: dict[str, str]) -> list[str]:
+  """Properties of a model that its bundle's description contradicts.
+
+  The description can be edited by anybody; the model is under a checksum. A model of an
+  older export, without properties, contradicts nothing.
+  """
+  if "joint_stiffness" not in properties:
+    return []
+  return [k for k, v in metadata(info).items() if properties.get(k) != v]
+
+
 def _entry(key: str, value: str) -> bytes:
   parts = b"".join(_tag(field, text.encode()) for field, text in ((1, key), (2, value)))
   return _tag(_METADATA_FIELD, parts)

@@ -203,11 +203,15 @@ class Keyboard:
 
   def poll(self, now_s: float, state: RobotState | None) -> Input:
     del now_s, state
+    requests, keys = NONE, ""
     try:
-      keys = os.read(self._fd, 64).decode(errors="ignore")
+      data = os.read(self._fd, 64)
+      keys = data.decode(errors="ignore")
+      requests = Requests(stop=not data)  # The terminal was closed.
     except BlockingIOError:
-      keys = ""
-    requests = NONE
+      pass
+    except OSError:
+      requests = Requests(stop=True)
     for key in keys:
       requests = requests | self._press(key)
     return Input(self._stick.copy(), requests)

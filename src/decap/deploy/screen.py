@@ -32,6 +32,7 @@ class Screen:
     self._help = help_line
     self._stream = stream or sys.stdout
     self._terminal = self._stream.isatty()
+    self._start_s: float | None = None
     self._next_s = 0.0
     self._log: list[str] = []
     self._waiting: queue.Queue[str | None] = queue.Queue(maxsize=100)
@@ -41,7 +42,10 @@ class Screen:
     self._thread.start()
 
   def __call__(self, controller: Controller, cycle: Cycle) -> None:
-    lines = [f"{cycle.now_s:9.2f} s  {event}" for event in cycle.events]
+    if self._start_s is None:
+      self._start_s = cycle.now_s
+    time_s = cycle.now_s - self._start_s
+    lines = [f"{time_s:9.2f} s  {event}" for event in cycle.events]
     if not self._terminal:
       self._put("".join(f"{line}\n" for line in lines))
       return

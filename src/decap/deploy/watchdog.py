@@ -68,11 +68,12 @@ class Watchdog:
     with contextlib.suppress(BlockingIOError, BrokenPipeError):
       os.write(self._pipe, b".")
 
-  def close(self) -> None:
-    """Say goodbye, so that it leaves without damping."""
-    with contextlib.suppress(OSError):
-      os.set_blocking(self._pipe, True)
-      os.write(self._pipe, GOODBYE)
+  def close(self, goodbye: bool = True) -> None:
+    """Let it go: with a goodbye it leaves at once, without one it damps first."""
+    if goodbye:
+      with contextlib.suppress(OSError):
+        os.set_blocking(self._pipe, True)
+        os.write(self._pipe, GOODBYE)
     os.close(self._pipe)
     self._process.wait(timeout=DAMP_S + 5.0)
 
