@@ -22,6 +22,7 @@ from mjlab.envs.mdp.actions import (
 )
 from mjlab.utils.logging import print_info
 
+from decap import mjlab_private
 from decap.constraints.feasibility import FeasibilityCfg
 from decap.constraints.groups import BodyGroupCfg
 from decap.constraints.termination import TerminationCfg
@@ -189,7 +190,7 @@ class ConstrainedEnv(ManagerBasedRlEnv):
     self.sim.forward()
 
     # Freshly reset environments keep their command timers full.
-    torch.mul(~self.reset_buf, self.step_dt, out=self._command_dt)
+    torch.mul(~self.reset_buf, self.step_dt, out=mjlab_private.command_dt(self))
     self._update_commands_and_observations()
     return (
       self.obs_buf,
@@ -214,7 +215,7 @@ class ConstrainedEnv(ManagerBasedRlEnv):
     self._masked_reset.reset(mask)
     self.scene.write_data_to_sim()
     self.sim.forward()
-    self._command_dt.zero_()
+    mjlab_private.command_dt(self).zero_()
     self._update_commands_and_observations(env_ids)
     self.log.flush()
     self.extras = {"log": {}}
@@ -251,7 +252,7 @@ class ConstrainedEnv(ManagerBasedRlEnv):
 
   def _advance_physics(self) -> None:
     substeps = self.cfg.decimation
-    self._sim_step_counter += substeps
+    mjlab_private.set_substeps_done(self, mjlab_private.substeps_done(self) + substeps)
     if self._constant_controls:
       self.action_manager.apply_action()
       self.scene.write_data_to_sim()
@@ -290,8 +291,8 @@ class ConstrainedEnv(ManagerBasedRlEnv):
     # Resets and pushes changed what sensors remember from the rewards.
     self.step_cache = {}
     for sensor in self.scene.sensors.values():
-      sensor._invalidate_cache()
-    dt = self._command_dt if env_ids is None else 0.0
+      mjlab_private.invalidate(sensor)
+    dt = mjlab_private.command_dt(self) if env_ids is None else 0.0
     self.command_manager.compute(dt=dt, env_ids=env_ids)
     self.sim.sense()
     self.obs_buf = self.observation_manager.compute(
@@ -306,7 +307,8 @@ class ConstrainedEnv(ManagerBasedRlEnv):
   def _controls_are_constant(self) -> bool:
     """Whether all substeps of a control step may run in one call."""
     constant = (JointPositionAction, JointVelocityAction, JointEffortAction)
-    if any(type(t) not in constant for t in self.action_manager._terms.values()):
+    actions = mjlab_private.terms(self.action_manager).values()
+    if any(type(term) not in constant for term in actions):
       return False
     if any(map(computes_controls, self.scene.entities.values())):
       return False
@@ -314,7 +316,7 @@ class ConstrainedEnv(ManagerBasedRlEnv):
       cfg = getattr(sensor, "cfg", None)
       if getattr(cfg, "track_air_time", False) or getattr(cfg, "history_length", 0):
         return False
-    return not getattr(self.metrics_manager, "_substep_term_indices", None)
+    return not mjlab_private.measures_substeps(self.metrics_manager)
 
   def _reset_idx(self, env_ids: torch.Tensor | None = None) -> None:
     raise RuntimeError("a constrained environment resets by mask; call reset()")

@@ -15,6 +15,7 @@ import torch
 from mjlab.managers.manager_base import ManagerBase, ManagerTermBaseCfg
 from prettytable import PrettyTable
 
+from decap import mjlab_private
 from decap.constraints.composition import SCALAR_P_MAX, Composition, ConstraintRow
 from decap.constraints.feasibility import AnnealedLimit, Feasibility, FeasibilityCfg
 from decap.constraints.groups import BodyGroupCfg
@@ -140,7 +141,7 @@ class ConstraintManager(ManagerBase):
     self._term_cfgs: list[ConstraintTermCfg] = []
     self._class_term_cfgs: list[ConstraintTermCfg] = []
     for name, term in self.cfg.items():
-      self._resolve_common_term_cfg(name, term)
+      mjlab_private.resolve_term(self, name, term)
       self._term_cfgs.append(term)
       if hasattr(term.func, "reset"):
         self._class_term_cfgs.append(term)

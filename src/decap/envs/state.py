@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from mjlab.utils.buffers import CircularBuffer
 
+from decap import mjlab_private
+
 if TYPE_CHECKING:
   from decap.envs.constrained_env import ConstrainedEnv
 
@@ -62,12 +64,12 @@ def state_dict(env: ConstrainedEnv) -> dict[str, Any]:
   tensors, rings = _parts(env)
   return {
     "tensors": {path: t.detach().cpu().clone() for path, t in tensors.items()},
-    "pointers": {path: ring._pointer for path, ring in rings.items()},
+    "pointers": {path: mjlab_private.ring_pointer(r) for path, r in rings.items()},
     "model": {name: _field(env, name).cpu().clone() for name in _fields(env)},
     "sim": env.sim.state_dict(),
     "counters": {
       "common_step_counter": env.common_step_counter,
-      "sim_step_counter": env._sim_step_counter,
+      "sim_step_counter": mjlab_private.substeps_done(env),
     },
   }
 
@@ -92,15 +94,15 @@ def load_state_dict(env: ConstrainedEnv, saved: dict[str, Any]) -> None:
       )
     tensor.copy_(value)
   for path, ring in rings.items():
-    ring._pointer = saved["pointers"][path]
+    mjlab_private.set_ring_pointer(ring, saved["pointers"][path])
   for name, value in saved["model"].items():
     _field(env, name)[:] = value.to(env.device)
   env.common_step_counter = saved["counters"]["common_step_counter"]
-  env._sim_step_counter = saved["counters"]["sim_step_counter"]
+  mjlab_private.set_substeps_done(env, saved["counters"]["sim_step_counter"])
   env.sim.load_state_dict(saved["sim"])
   for sensor in env.scene.sensors.values():
-    sensor._invalidate_cache()
-  env.observation_manager._obs_buffer = None
+    mjlab_private.invalidate(sensor)
+  mjlab_private.forget_observations(env.observation_manager)
 
 
 def _fields(env: ConstrainedEnv) -> list[str]:

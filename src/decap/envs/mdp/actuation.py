@@ -16,6 +16,7 @@ from mjlab.managers import EventTermCfg
 from mjlab.managers.event_manager import requires_model_fields
 from mjlab.managers.scene_entity_config import SceneEntityCfg
 
+from decap import mjlab_private
 from decap.envs.masked import write_where
 from decap.errors import UserError
 
@@ -92,7 +93,7 @@ class DelayedJointPositionAction(JointPositionAction):
     self._late_substeps = torch.zeros(
       self.num_envs, 1, dtype=torch.long, device=self.device
     )
-    self._start = torch.zeros_like(self._raw_actions) + self._offset  # [B, J]
+    self._start = torch.zeros_like(self.raw_action) + self.offset  # [B, J]
     # Buffers of our own: what a graph reads at each replay must not move.
     self._target = self._start.clone()
     self._target_before = self._start.clone()
@@ -102,14 +103,15 @@ class DelayedJointPositionAction(JointPositionAction):
   def process_actions(self, actions: torch.Tensor) -> None:
     super().process_actions(actions)
     self._target_before.copy_(self._target)
-    self._target.copy_(self._processed_actions)
+    self._target.copy_(mjlab_private.position_targets(self))
     self._substep = 0
 
   def apply_actions(self) -> None:
     arrived = self._late_substeps <= self._substep  # [B, 1]
     target = torch.where(arrived, self._target, self._target_before)
-    target = target - self._entity.data.encoder_bias[:, self._target_ids]
-    self._entity.set_joint_position_target(target, joint_ids=self._target_ids)
+    entity, ids = mjlab_private.entity_of(self), self.target_ids
+    target = target - entity.data.encoder_bias[:, ids]
+    entity.set_joint_position_target(target, joint_ids=ids)
     self._substep += 1
 
   def reset(self, env_ids: torch.Tensor | slice | None = None) -> None:

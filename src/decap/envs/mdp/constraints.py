@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 from mjlab.managers.scene_entity_config import SceneEntityCfg
 
+from decap import mjlab_private
 from decap.constraints import quantities
 from decap.envs.masked import kept
 from decap.envs.mdp.kinematics import joint_dofs, up_b
@@ -119,7 +120,7 @@ def contact_force(env: ConstrainedEnv, sensor_name: str) -> torch.Tensor:
 
 def _action_columns(env: ConstrainedEnv, action_name: str) -> slice:
   start = 0
-  for name, term in env.action_manager._terms.items():
+  for name, term in mjlab_private.terms(env.action_manager).items():
     if name == action_name:
       return slice(start, start + term.action_dim)
     start += term.action_dim
