@@ -47,7 +47,7 @@ def test_torque_ends_at_the_peak_and_falls_with_speed():
   robot.write(far)
   speeds = {KNEE_SHARE: 1.0, 0.5 * (1 + KNEE_SHARE): 0.5, 1.0: 0.0, 1.5: 0.0, -1.0: 1.0}
   for share, left in speeds.items():
-    robot.data.qvel[robot._v] = share * top
+    robot.data.qvel[robot.joint_qvel] = share * top
     robot.step()
     np.testing.assert_allclose(robot.torque, left * effort, atol=1e-6 * effort.max())
 
@@ -141,7 +141,7 @@ def test_pushes_change_the_speed_by_what_they_say():
 def test_joint_friction_is_a_share_of_the_peak():
   robot = SimulatedRobot(29, replace(QUIET, joint_friction=0.02))
   loss = robot.model.dof_frictionloss
-  np.testing.assert_allclose(loss[robot._v], 0.02 * robot.motors.array("effort_limit"))
+  np.testing.assert_allclose(loss[robot.joint_qvel], 0.02 * robot.motors.array("effort_limit"))
   assert not loss[:6].any()
 
 

@@ -117,7 +117,7 @@ class SimulatedRobot:
       return None
     self._next_state = self._steps + round(COMMAND_DT_S / PHYSICS_DT_S)
     data = self.data
-    q, dq = self._sensors.joints(data.qpos[self._q], data.qvel[self._v])
+    q, dq = self._sensors.joints(data.qpos[self.joint_qpos], data.qvel[self.joint_qvel])
     address = self._acceleration
     quat, gyro, acceleration = self._sensors.imu(
       data.qpos[3:7], data.qvel[3:6], data.sensordata[address : address + 3]
@@ -137,15 +137,10 @@ class SimulatedRobot:
 
   def write(self, command: RobotCommand) -> None:
     """The motors follow the command after the actuation delay."""
-    sent = RobotCommand(
-      q_target=np.array(command.q_target, np.float64),
-      kp=np.array(command.kp, np.float64),
-      kd=np.array(command.kd, np.float64),
-      dq_target=np.array(command.dq_target, np.float64),
-      tau_ff=np.array(command.tau_ff, np.float64),
-      mode=command.mode,
-    )
-    self._pending.append((self._steps + self._delay, sent))
+    strength = self.cfg.motor_strength if command.mode else 0.0
+    kp, kd = strength * command.kp, strength * command.kd
+    push = kp * command.q_target + kd * command.dq_target + strength * command.tau_ff
+    self._pending.append((self._steps + self._delay, (push, kp, kd)))
 
   def now_s(self) -> float:
     return self._steps * PHYSICS_DT_S
@@ -169,7 +164,7 @@ class SimulatedRobot:
     """Back to the start, held by the gantry, motors off, time zero."""
     mujoco.mj_resetData(self.model, self.data)
     self.data.qpos[2] = _START_HEIGHT_M
-    self.data.qpos[self._q] = self.motors.array("default_pos")
+    self.data.qpos[self.joint_qpos] = self.motors.array("default_pos")
     mujoco.mj_forward(self.model, self.data)
     cfg, joints = self.cfg, len(self.joint_names)
     self.held = True
@@ -177,8 +172,9 @@ class SimulatedRobot:
     """Torque of each motor at the last step, Nm. # [J]"""
     self._steps = self._next_state = 0
     self._delay = round(cfg.delay_s / PHYSICS_DT_S)
-    self._pending: deque[tuple[int, RobotCommand]] = deque()
-    self._command: RobotCommand | None = None
+    # Commands under way: the step at which they arrive, and torque = push − kp·q − kd·q̇.
+    self._pending: deque[tuple[int, tuple[np.ndarray, ...]]] = deque()
+    self._gains = (np.zeros(joints),) * 3
     self._sensors = NoisyBody(cfg.noise, joints, cfg.seed)
     self._pushes = np.random.default_rng(cfg.seed + 1)
     self._push_ends = 0
@@ -195,7 +191,7 @@ class SimulatedRobot:
   def step(self) -> None:
     """One physics step."""
     while self._pending and self._pending[0][0] <= self._steps:
-      self._command = self._pending.popleft()[1]
+      self._gains = self._pending.popleft()[1]
     self._actuate()
     if self.held:
       self._hold()
@@ -236,7 +232,7 @@ class SimulatedRobot:
     q = [int(self.model.joint(name).qposadr[0]) for name in self.joint_names]
     v = [int(self.model.joint(name).dofadr[0]) for name in self.joint_names]
     controls = [self.model.actuator(name).id for name in self.joint_names]
-    self._q, self._v = _as_slice(q), _as_slice(v)
+    self.joint_qpos, self.joint_qvel = _as_slice(q), _as_slice(v)
     self._u = _as_slice(controls)
     self._acceleration = int(self.model.sensor("acceleration").adr[0])
     self._pelvis = self.model.body("pelvis").id
@@ -248,27 +244,26 @@ class SimulatedRobot:
     speed = self.motors.array("velocity_limit")
     self._effort = effort
     self._speed = speed
+    self._knee = KNEE_SHARE * speed
     self._slope = effort / (speed * (1.0 - KNEE_SHARE))
-    self.model.dof_frictionloss[self._v] = self.cfg.joint_friction * self.motors.array(
+    self.model.dof_frictionloss[self.joint_qvel] = self.cfg.joint_friction * self.motors.array(
       "effort_limit"
     )
 
   def _actuate(self) -> None:
-    command = self._command
-    if command is None or not command.mode:
-      self.torque = np.zeros(len(self.joint_names))
-    else:
-      q, dq = self.data.qpos[self._q], self.data.qvel[self._v]
-      torque = command.kp * (command.q_target - q)
-      torque += command.kd * (command.dq_target - dq)
-      torque += command.tau_ff
-      torque *= self.cfg.motor_strength
-      # What is left in the direction of motion, at least nothing, at most the peak.
-      forward = np.minimum(self._slope * (self._speed - dq), self._effort)
-      backward = np.minimum(self._slope * (self._speed + dq), self._effort)
-      np.minimum(torque, np.maximum(forward, 0.0), out=torque)
-      self.torque = np.maximum(torque, -np.maximum(backward, 0.0))
-    self.data.ctrl[self._u] = self.torque
+    q, dq = self.data.qpos[self.joint_qpos], self.data.qvel[self.joint_qvel]
+    push, kp, kd = self._gains
+    torque = push - kp * q
+    torque -= kd * dq
+    np.minimum(torque, self._effort, out=torque)
+    np.maximum(torque, -self._effort, out=torque)
+    if (np.abs(dq) > self._knee).any():
+      # What is left in the direction of motion: at least nothing.
+      forward = np.maximum(self._slope * (self._speed - dq), 0.0)
+      backward = np.maximum(self._slope * (self._speed + dq), 0.0)
+      torque = np.maximum(np.minimum(torque, forward), -backward)
+    self.torque = torque
+    self.data.ctrl[self._u] = torque
 
   def _hold(self) -> None:
     """The gantry: springs that keep the pelvis where it started, upright."""
