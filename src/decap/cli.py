@@ -24,6 +24,7 @@ COMMANDS = {
   "simulator": ("decap.commands.simulator", "a simulated robot on the network"),
   "faults": ("decap.commands.faults", "play faults around a walking robot"),
   "flight": ("decap.commands.flight", "show what the flight recorder wrote"),
+  "sim2sim": ("decap.commands.sim2sim", "walk a policy on the simulated robot"),
   "sweep": ("decap.commands.sweep", "train, evaluate and compare a list of runs"),
   "evaluate": ("decap.commands.evaluate", "measure smoothness, violations, tracking"),
   "compare": ("decap.commands.compare", "put the results of several runs in one table"),

@@ -141,7 +141,9 @@ def test_pushes_change_the_speed_by_what_they_say():
 def test_joint_friction_is_a_share_of_the_peak():
   robot = SimulatedRobot(29, replace(QUIET, joint_friction=0.02))
   loss = robot.model.dof_frictionloss
-  np.testing.assert_allclose(loss[robot.joint_qvel], 0.02 * robot.motors.array("effort_limit"))
+  np.testing.assert_allclose(
+    loss[robot.joint_qvel], 0.02 * robot.motors.array("effort_limit")
+  )
   assert not loss[:6].any()
 
 

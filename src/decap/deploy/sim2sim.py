@@ -9,11 +9,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from decap.deploy.bundle import Bundle
-from decap.deploy.controller import BLEND_S, Controller, Cycle
+from decap.deploy.controller import Controller, Cycle
 from decap.deploy.operator import Input
 from decap.deploy.robot_io import RobotState
 from decap.deploy.sensors import GYROS
@@ -26,6 +27,11 @@ STAND_S = 1.0
 """Time to the standing pose; the simulated robot starts close to it."""
 SETTLE_S = 1.0
 """From the policy's start to the walk's: blended in, gantry let go."""
+FADE_S = 0.3
+"""The gantry gives way over this time from the policy's start on: longer, and a policy
+that walks on the spot would learn to lean on it; shorter, and the robot drops."""
+PATIENCE_S = 1.0
+"""How long after standing the policy may take to start before a walk is given up."""
 
 
 @dataclass(frozen=True)
@@ -87,14 +93,13 @@ class Trace:
 
   def save(self, path: Path) -> None:
     """Everything as one .npz file."""
-    gyros = {
+    arrays: dict[str, Any] = {
       f"gyro_{name}_{part}": values
       for name, pair in self.gyros.items()
       for part, values in zip(("time_s", "rad_s"), pair, strict=True)
     }
-    np.savez_compressed(
-      path, joint_names=np.array(self.joint_names), **self.arrays, **gyros
-    )
+    names = np.array(self.joint_names)
+    np.savez_compressed(path, joint_names=names, **arrays, **self.arrays)
 
 
 def walk(
@@ -174,8 +179,8 @@ class _Recorder:
       return
     if self._policy_s == math.inf:
       self._policy_s = cycle.now_s
-    if robot.held and cycle.now_s >= self._policy_s + BLEND_S:
-      robot.release()
+    if robot.held:
+      robot.release(FADE_S)
     if not self._walking and cycle.now_s >= self._start_s:
       self._walking = True
       for gyro in robot.gyros.values():
@@ -186,15 +191,25 @@ class _Recorder:
 
   def over(self) -> bool:
     """Whether the walk has ended, one way or another."""
-    return self._done or self._robot.now_s() >= self._start_s + self._plan.seconds
+    now_s = self._robot.now_s()
+    if self._policy_s == math.inf and now_s > STAND_S + PATIENCE_S:
+      return True
+    return self._done or now_s >= self._start_s + self._plan.seconds
 
   def trace(self, controller: Controller, bundle: Bundle) -> Trace:
-    arrays = {name: np.array(rows) for name, rows in self._rows.items()}
-    if not arrays:
+    if self._policy_s == math.inf:
       raise UserError(
         f"{bundle.folder} did not get as far as walking: "
         f"{self._stop_reason or '; '.join(self._events) or 'nothing happened'}."
       )
+    joints, state = len(bundle.joint_names), self._robot.model.nq
+    sizes = {"command": 3, "velocity": 3, "qpos": state}
+    sizes |= dict.fromkeys(("q", "dq", "torque", "action"), joints)
+    arrays = {
+      name: np.array(self._rows.get(name, [])).reshape(-1, size)
+      for name, size in sizes.items()
+    }
+    arrays["time_s"] = np.array(self._rows.get("time_s", []))
     return Trace(
       joint_names=bundle.joint_names,
       control_dt_s=bundle.control_dt_s,
@@ -227,5 +242,7 @@ class _Recorder:
       self._stop_reason, self._done = "left the course", True
 
   def _gyro(self, name: str) -> tuple[np.ndarray, np.ndarray]:
+    if not self._walking:
+      return np.zeros(0), np.zeros((0, 3))
     times, values = self._robot.gyros[name].samples()
     return times - self._start_s, values

@@ -178,15 +178,19 @@ class SimulatedRobot:
     self._sensors = NoisyBody(cfg.noise, joints, cfg.seed)
     self._pushes = np.random.default_rng(cfg.seed + 1)
     self._push_ends = 0
+    self._fade, self._free = 0, -1
     for index, (name, (_, rate)) in enumerate(GYROS.items()):
       address = int(self.model.sensor(name).adr[0])
       seed = 1000 * cfg.seed + index
       self.gyros[name] = Gyro(address, rate, PHYSICS_DT_S, cfg.noise, seed)
 
-  def release(self) -> None:
-    """Let the robot out of the gantry."""
+  def release(self, fade_s: float = 0.0) -> None:
+    """Let the robot out of the gantry, at once or over a time."""
     self.held = False
-    self.data.xfrc_applied[:] = 0.0
+    self._fade = round(fade_s / PHYSICS_DT_S)
+    self._free = self._steps + self._fade
+    if not fade_s:
+      self.data.xfrc_applied[:] = 0.0
 
   def step(self) -> None:
     """One physics step."""
@@ -194,7 +198,9 @@ class SimulatedRobot:
       self._gains = self._pending.popleft()[1]
     self._actuate()
     if self.held:
-      self._hold()
+      self._hold(1.0)
+    elif self._steps <= self._free:
+      self._hold((self._free - self._steps) / max(1, self._fade))
     elif self.cfg.push_m_s:
       self._push()
     mujoco.mj_step(self.model, self.data)
@@ -246,8 +252,8 @@ class SimulatedRobot:
     self._speed = speed
     self._knee = KNEE_SHARE * speed
     self._slope = effort / (speed * (1.0 - KNEE_SHARE))
-    self.model.dof_frictionloss[self.joint_qvel] = self.cfg.joint_friction * self.motors.array(
-      "effort_limit"
+    self.model.dof_frictionloss[self.joint_qvel] = (
+      self.cfg.joint_friction * self.motors.array("effort_limit")
     )
 
   def _actuate(self) -> None:
@@ -265,7 +271,7 @@ class SimulatedRobot:
     self.torque = torque
     self.data.ctrl[self._u] = torque
 
-  def _hold(self) -> None:
+  def _hold(self, share: float) -> None:
     """The gantry: springs that keep the pelvis where it started, upright."""
     data, force = self.data, self.data.xfrc_applied[self._pelvis]
     goal = np.array([0.0, 0.0, _START_HEIGHT_M])
@@ -275,6 +281,7 @@ class SimulatedRobot:
     spin = np.zeros(3)
     mujoco.mju_rotVecQuat(spin, data.qvel[3:6], data.qpos[3:7])
     force[3:] = -400.0 * turn - 40.0 * spin
+    force *= share
 
   def _push(self) -> None:
     force = self.data.xfrc_applied[self._pelvis]

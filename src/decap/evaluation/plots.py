@@ -17,40 +17,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from decap.errors import UserError
+from decap.evaluation.figure_style import COLOURS, RC, STYLES
 from decap.evaluation.layout import title
 from decap.evaluation.metrics import measure_trajectory
 from decap.evaluation.results import Result
 from decap.evaluation.spectrum import JITTER_HZ
 from decap.evaluation.trajectory import Trajectory
-
-COLOURS = (
-  "#0072B2",
-  "#D55E00",
-  "#009E73",
-  "#CC79A7",
-  "#56B4E9",
-  "#E69F00",
-  "#000000",
-)
-STYLES = ("-", "--", "-.", ":")
-
-RC = {
-  "font.size": 9,
-  "axes.titlesize": 10,
-  "axes.labelsize": 9,
-  "axes.spines.top": False,
-  "axes.spines.right": False,
-  "axes.grid": True,
-  "axes.axisbelow": True,
-  "grid.color": "#dddddd",
-  "grid.linewidth": 0.6,
-  "legend.frameon": False,
-  "legend.fontsize": 8,
-  "lines.linewidth": 1.4,
-  "svg.fonttype": "none",
-  "figure.constrained_layout.use": True,
-}
-"""Style of all our figures, for matplotlib's `rc_context`."""
 
 Trajectories = Mapping[str, Trajectory]
 Results = Mapping[str, Result]
