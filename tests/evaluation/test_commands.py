@@ -9,9 +9,9 @@ import torch
 from decap.cli import main
 from decap.deploy.bundle import write_bundle
 from decap.evaluation.commands import EvaluateArgs
-from decap.evaluation.environment import evaluation_cfg
+from decap.evaluation.environment import evaluation_cfg, make_env
 from decap.evaluation.protocol import Protocol
-from decap.evaluation.rollout import describe_env, make_env
+from decap.evaluation.rollout import describe_env
 from decap.evaluation.trajectory import load_trajectory
 from decap.export import actor_to_onnx
 from decap.runs import RunSpec, build_configs, read_limits

@@ -12,11 +12,12 @@ from decap.evaluation.environment import (
   command_term,
   evaluation_cfg,
   last_sample,
+  make_env,
 )
 from decap.evaluation.metrics import measure
 from decap.evaluation.policies import Policy, load_policy
 from decap.evaluation.protocol import COMMANDS, SWITCHING_SCHEDULE, Protocol
-from decap.evaluation.rollout import Rollout, describe_env, evaluate, make_env
+from decap.evaluation.rollout import Rollout, describe_env, evaluate
 from decap.testing import waits
 from tests.evaluation import reference
 from tests.evaluation.test_metrics import flatten

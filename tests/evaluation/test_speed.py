@@ -5,11 +5,11 @@ import time
 import pytest
 import torch
 
-from decap.evaluation.environment import evaluation_cfg
+from decap.evaluation.environment import evaluation_cfg, make_env
 from decap.evaluation.metrics import Metrics
 from decap.evaluation.policies import Policy, load_policy
 from decap.evaluation.protocol import Protocol
-from decap.evaluation.rollout import Rollout, evaluate, make_env
+from decap.evaluation.rollout import Rollout, evaluate
 from decap.testing import waits
 from tests.evaluation.synthetic import make_trajectory
 

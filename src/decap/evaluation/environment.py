@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 from copy import copy
 from typing import TYPE_CHECKING, Any
 
@@ -34,14 +36,40 @@ def evaluation_cfg(
   cfg = env_cfg(protocol.task)
   cfg.scene.num_envs = protocol.num_envs
   cfg.seed = protocol.seed
-  cfg.feasibility = None
-  cfg.metrics = {}
   for name, values in (limits or {}).items():
     _set_limits(cfg, name, values)
-  _set_disturbances(cfg, protocol)
+  undisturbed(cfg, None if not protocol.disturbed else protocol.push_interval_s)
   _set_commands(cfg, protocol)
+  return cfg
+
+
+def undisturbed(
+  cfg: ConstrainedEnvCfg, push_interval_s: float | None = None
+) -> ConstrainedEnvCfg:
+  """Without noise, pushes, curricula and aids to learning; returns the config.
+
+  With an interval there is noise, and a push that often.
+  """
+  cfg.feasibility = None
+  cfg.metrics = {}
+  cfg.observations["actor"].enable_corruption = push_interval_s is not None
+  for name, event in list(cfg.events.items()):
+    if event.mode == "interval":
+      if push_interval_s is None:
+        del cfg.events[name]
+      else:
+        event.interval_range_s = (push_interval_s, push_interval_s)
   _set_terrain(cfg)
   return cfg
+
+
+def make_env(cfg: Any, device: str, backend: str = "auto") -> ConstrainedEnv:
+  """Build the environment without mjlab's tables on the terminal."""
+  from decap.envs.constrained_env import ConstrainedEnv
+
+  cfg.backend = backend
+  with contextlib.redirect_stdout(io.StringIO()):
+    return ConstrainedEnv(cfg, device)
 
 
 def make_layout(env: ConstrainedEnv, description: RobotDescription) -> Layout:
@@ -209,17 +237,6 @@ def _set_limits(cfg: ConstrainedEnvCfg, name: str, values: Any) -> None:
       f"The limits of '{name}' must be given for the groups {', '.join(cfg.groups)}."
     )
   term.limits = {**term.limits, **values}
-
-
-def _set_disturbances(cfg: ConstrainedEnvCfg, protocol: Protocol) -> None:
-  cfg.observations["actor"].enable_corruption = protocol.disturbed
-  interval = (protocol.push_interval_s, protocol.push_interval_s)
-  for name, event in list(cfg.events.items()):
-    if event.mode == "interval":
-      if protocol.disturbed:
-        event.interval_range_s = interval
-      else:
-        del cfg.events[name]
 
 
 def _set_commands(cfg: ConstrainedEnvCfg, protocol: Protocol) -> None:

@@ -24,6 +24,7 @@ from decap.errors import UserError
 from decap.evaluation.bins import Bins, Pick
 from decap.evaluation.layout import TITLES, Layout
 from decap.evaluation.motion import Motion
+from decap.evaluation.motion import finite as finite_motion
 from decap.evaluation.protocol import COMMANDS
 from decap.evaluation.spectrum import Spectrum, jitter
 from decap.evaluation.summary import number, summary
@@ -151,7 +152,7 @@ class Metrics:
     values = torch.stack([measured[name] for name in self._names], 1)  # [B, M, J]
     q = self.violations.composition.join(measured)  # [B, C]
     finite = values.isfinite().flatten(1).all(1) & q.isfinite().all(1)  # [B]
-    finite = finite & _finite(sample)
+    finite = finite & finite_motion(sample)
     counts = finite & (self.age >= self.warmup)  # [B]
     self._add_values(values, finite, counts)
     self.violations.add(q, counts)
@@ -342,14 +343,3 @@ def metrics_of_trajectory(trajectory: Trajectory) -> dict[str, Any]:
   for sample in trajectory.samples():
     metrics.add(sample)
   return metrics.result()
-
-
-def _finite(sample: Sample) -> torch.Tensor:
-  """Where everything that `Motion` reads is a finite number. # [B]"""
-  parts = (
-    sample.base_velocity,
-    sample.angular_velocity.flatten(1),
-    sample.base_position,
-    sample.head_position,
-  )
-  return torch.cat(parts, 1).isfinite().all(1)

@@ -49,6 +49,17 @@ def followed(
   return share, squared >= MOVING**2
 
 
+def finite(sample: Sample) -> torch.Tensor:
+  """Where everything that `Motion` reads is a finite number. # [B]"""
+  parts = (
+    sample.base_velocity,
+    sample.angular_velocity.flatten(1),
+    sample.base_position,
+    sample.head_position,
+  )
+  return torch.cat(parts, 1).isfinite().all(1)
+
+
 class Motion:
   """Sums over steps of following, gait, posture and drift, by bin."""
 

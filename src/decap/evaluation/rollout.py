@@ -6,9 +6,7 @@ a CPU and as one CUDA graph on a GPU; the host reads nothing until the end.
 
 from __future__ import annotations
 
-import contextlib
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +19,7 @@ from decap.evaluation.environment import (
   evaluation_cfg,
   hold_commands,
   last_sample,
+  make_env,
   make_layout,
   watch,
 )
@@ -29,18 +28,13 @@ from decap.evaluation.metrics import Metrics
 from decap.evaluation.policies import Policy, load_policy
 from decap.evaluation.protocol import SWITCHING_S, SWITCHING_SCHEDULE, Protocol
 from decap.evaluation.results import Result, versions
+from decap.evaluation.stepping import run_steps
 from decap.evaluation.trajectory import Sample, Trajectory, TrajectoryRecorder
 from decap.tasks import TASKS
 
 if TYPE_CHECKING:
   from decap.envs.constrained_env import ConstrainedEnv
   from decap.robots.description import RobotDescription
-
-EAGER_STEPS = 3
-"""Steps before a CUDA graph is recorded: they allocate what it reuses."""
-
-SYNC_STEPS = 50
-"""Steps after which the host waits, so that the progress bar tells the truth."""
 
 
 @dataclass
@@ -85,6 +79,9 @@ def evaluate(
       f"trajectory must be between 0 and {protocol.envs} environments per rollout, "
       f"not {trajectory}."
     )
+  if device == "cpu":
+    # The engine has its own threads; a fixed number keeps sums identical everywhere.
+    torch.set_num_threads(1)
   policy = load_policy(source, device) if isinstance(source, str) else source
   cfg = evaluation_cfg(protocol, limits)
   env = make_env(cfg, device, backend)
@@ -95,20 +92,6 @@ def evaluate(
     return rollout.evaluation(seconds)
   finally:
     env.close()
-
-
-def make_env(cfg: Any, device: str, backend: str = "auto") -> ConstrainedEnv:
-  """Build the environment without mjlab's tables on the terminal."""
-  import io
-
-  from decap.envs.constrained_env import ConstrainedEnv
-
-  if device == "cpu":
-    # The engine has its own threads; a fixed number keeps sums identical everywhere.
-    torch.set_num_threads(1)
-  cfg.backend = backend
-  with contextlib.redirect_stdout(io.StringIO()):
-    return ConstrainedEnv(cfg, device)
 
 
 def describe_env(env: ConstrainedEnv, task: str) -> dict[str, Any]:
@@ -151,25 +134,15 @@ class Rollout:
 
   def run(self, on_step: Callable[[int], None] | None = None) -> float:
     """Run all steps; returns the seconds that they took."""
-    with self._stream() as stream, torch.no_grad():
-      obs, _ = self.env.reset(seed=self.protocol.seed)
-      self.obs = {name: value.clone() for name, value in obs.items()}
-      self._synchronize()
-      start = time.perf_counter()
-      step: Callable[[], None] = self.step
-      for t in range(self.protocol.steps):
-        if stream is not None and t == EAGER_STEPS:
-          from decap.rl.capture import Captured
-
-          step = Captured(self.step, stream)
-        self._set_command(t)
-        step()
-        self._follow()
-        if (t + 1) % SYNC_STEPS == 0 or t + 1 == self.protocol.steps:
-          self._synchronize()
-          if on_step:
-            on_step(t + 1)
-      return time.perf_counter() - start
+    return run_steps(
+      self.env,
+      self.protocol.steps,
+      self.step,
+      start=self._start,
+      before=self._set_command,
+      after=self._follow,
+      on_step=on_step,
+    )
 
   def step(self) -> None:
     """Policy, environment and metrics of one control step, on fixed buffers."""
@@ -207,6 +180,10 @@ class Rollout:
 
   # Private methods.
 
+  def _start(self) -> None:
+    obs, _ = self.env.reset(seed=self.protocol.seed)
+    self.obs = {name: value.clone() for name, value in obs.items()}
+
   def _record(self, count: int, robot: RobotDescription) -> None:
     """Record the first environments of each rollout."""
     self._recorder: TrajectoryRecorder | None = None
@@ -234,23 +211,3 @@ class Rollout:
       turn = int(t * self.layout.control_dt / SWITCHING_S + 1e-9)
       row = self._schedule[turn % len(self._schedule)]
       self._command.vel_command_b.copy_(row.expand_as(self._command.vel_command_b))
-
-  @contextlib.contextmanager
-  def _stream(self) -> Iterator[torch.cuda.Stream | None]:
-    """The stream to record on; None where the steps run eagerly."""
-    if not self.device.startswith("cuda"):
-      yield None
-      return
-    from decap.rl import capture
-
-    reason = capture.why_not(self.device, self.env.waiting_terms)
-    if reason is not None:
-      print(f"Evaluating without CUDA graphs: {reason}.")
-      yield None
-      return
-    with capture.own_stream(self.env.sim) as stream:
-      yield stream
-
-  def _synchronize(self) -> None:
-    if self.device.startswith("cuda"):
-      torch.cuda.synchronize()
