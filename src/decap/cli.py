@@ -55,12 +55,15 @@ class Parser(argparse.ArgumentParser):
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-  """Run one command; returns the exit code: 0, 2 for a user's error, 130 for Ctrl-C."""
+  """Run one command; returns the exit code.
+
+  0, 1 for a training that diverged, 2 for a user's error, 130 for Ctrl-C.
+  """
   try:
     return _run(list(sys.argv[1:] if argv is None else argv))
   except UserError as error:
     print(f"decap: {str(error).removesuffix('.')}.", file=sys.stderr)
-    return 2
+    return error.exit_code
   except KeyboardInterrupt:
     print("decap: interrupted.", file=sys.stderr)
     return 130

@@ -79,6 +79,9 @@ def actor_to_onnx(
   from onnx import TensorProto, checker, helper, numpy_helper
 
   weights = deterministic_weights(weights)
+  for name, value in weights.items():
+    if not bool(value.isfinite().all()):
+      raise UserError(f"A policy that diverged is not exported: {name} is not finite.")
   if activation not in ACTIVATIONS:
     raise UserError(
       f"Activation '{activation}' cannot be exported "

@@ -106,7 +106,9 @@ def build_configs(
   for option in option_names(overrides):
     if option.startswith("env.feasibility.") and env.feasibility is None:
       raise UserError(f"--{option} needs an aid (--feasibility).")
+  defaults = plain({"env": env, "agent": agent})
   env, agent = _apply_overrides(env, agent, spec.overrides)
+  _check_finite(plain({"env": env, "agent": agent}), defaults)
   check_effects(env, overrides)
   _check_sizes(env)
   return env, agent
@@ -296,6 +298,21 @@ def _check_sizes(env: ConstrainedEnvCfg) -> None:
   ):
     if not value > 0:
       raise UserError(f"--env.{option} must be above 0, not {value}.")
+
+
+def _check_finite(value: Any, default: Any, path: str = "-") -> None:
+  """Refuse numbers that are not finite where the defaults are; both are plain data."""
+  if isinstance(value, dict):
+    before = default if isinstance(default, dict) else {}
+    for key, item in value.items():
+      _check_finite(item, before.get(key), f"{path}.{key}")
+  elif isinstance(value, list):
+    before = default if isinstance(default, list) else []
+    for index, item in enumerate(value):
+      _check_finite(item, before[index] if index < len(before) else None, path)
+  elif isinstance(value, float) and not math.isfinite(value) and value != default:
+    option = "--" + path.removeprefix("-.").replace("_", "-")
+    raise UserError(f"{option} must be finite, not {value}.")
 
 
 def _tyro_sentence(text: str) -> str:

@@ -207,6 +207,16 @@ def test_ctrl_c_saves_and_exits_with_130(tmp_path):
     (["--env.rewards.track-xy.wieght", "2"], "Unrecognized options"),
     (["--env.termination.rho", "half"], "could not convert string to float: 'half'"),
     (["--env.termination.rho", "1.5"], "rho must be in"),
+    (
+      ["--env.rewards.track-xy.weight", "nan"],
+      "track-xy.weight must be finite, not nan",
+    ),
+    (["--env.termination.kappa", "inf"], "kappa"),
+    (["--agent.algorithm.learning-rate", "inf"], "learning_rate must be finite"),
+    (
+      ["--env.constraints.joint-vel.limits", "{'upper': 1e999, 'lower': 1.0}"],
+      "--env.constraints.joint-vel.limits.upper must be finite, not inf",
+    ),
     (["--agent.algorithm.schedule", "slow"], "invalid choice 'slow'"),
     (["--agent.algorithm.num-mini-batches", "0"], "num_mini_batches must be at least"),
     (["--env.decimation", "0"], "--env.decimation must be above 0, not 0"),
@@ -224,6 +234,39 @@ def test_overrides_are_checked_before_the_environment_is_built(
   assert message in captured.err and len(captured.err.splitlines()) == 1
   assert "Building" not in captured.out
   assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("interval, kept", [(1000, False), (1, True)])
+def test_a_run_that_diverges_says_so_and_keeps_what_was_good(
+  interval, kept, tmp_path, capsys, monkeypatch
+):
+  from decap.rl.runner import Runner
+
+  iterate = Runner.iterate
+
+  def poisoned(self, watch):
+    if self.iteration == 2:
+      with torch.no_grad():
+        next(self.alg.actor.parameters())[0] = float("nan")
+    return iterate(self, watch)
+
+  monkeypatch.setattr(Runner, "iterate", poisoned)
+  options = ["--task", "g1-flat", "--device", "cpu", "--num-envs", "2"]
+  options += ["--iterations", "5", "--log-root", str(tmp_path), *SMALL]
+  assert main(["train", *options, "--agent.save-interval", str(interval)]) == 1
+  captured = capsys.readouterr()
+  assert "Done" not in captured.out and len(captured.err.splitlines()) == 1
+  assert "diverged in iteration 3: not finite are " in captured.err
+  assert "loss value" in captured.err and "network weights actor " in captured.err
+  folders = list((tmp_path / "g1-flat").iterdir())
+  assert len(folders) == kept
+  if not kept:
+    assert "There is no checkpoint from before" in captured.err
+    return
+  path = checkpoint_files.resolve(folders[0])
+  assert f"The last good checkpoint is {path}" in captured.err
+  assert checkpoint.load(path)["iter"] == 2
+  assert not (folders[0] / "policy").exists()
 
 
 def test_an_agent_that_cannot_be_built_leaves_no_run(tmp_path, capsys):

@@ -327,6 +327,17 @@ def test_a_changed_reward_weight_takes_effect(env):
   env.reward_manager.load_weights()
 
 
+def test_a_weight_that_is_no_number_is_refused(env):
+  term = env.reward_manager.get_term_cfg("alive")
+  weight = term.weight
+  for bad in (float("nan"), float("inf")):
+    term.weight = bad
+    with pytest.raises(ValueError, match=f"weight of reward 'alive' must be .* {bad}"):
+      env.reward_manager.load_weights()
+  term.weight = weight
+  env.reward_manager.load_weights()
+
+
 def test_an_environment_may_have_no_rewards():
   env = make_env(num_envs=2, rewards={}, task_rewards=())
   env.reset(seed=1)

@@ -12,16 +12,29 @@ def test_costs_by_hand():
   costs = torch.tensor([[1.0, 0.0], [1.0, 0.0]])
   values = torch.tensor([[0.5, 0.2], [0.5, 0.2]])
   out = endless_costs(costs, values, torch.tensor([False, True]), 0.9)
-  # Goes on: 0.1 · C. Ended: 0.1 + 0.9 · 0.5 = 0.55 and 0.9 · 0.2 = 0.18.
-  torch.testing.assert_close(out, torch.tensor([[0.1, 0.0], [0.55, 0.18]]))
+  # Goes on: C. Ended: 1 + 0.9 · 0.5 = 1.45 and 0.9 · 0.2 = 0.18.
+  torch.testing.assert_close(out, torch.tensor([[1.0, 0.0], [1.45, 0.18]]))
 
 
-@pytest.mark.parametrize("value", [1.0, 0.0, 0.3])
+def test_returns_by_hand():
+  """γ = 0.5, λ = 1, V = 0. TD 1, 0, 1, 0 of one robot; their mean 0.5 comes off.
+
+  A₃ = −0.5, A₂ = 0.5 + 0.5 · A₃ = 0.25, A₁ = −0.5 + 0.5 · A₂ = −0.375,
+  A₀ = 0.5 + 0.5 · A₁ = 0.3125; their mean is −0.078125.
+  """
+  costs = torch.tensor([1.0, 0.0, 1.0, 0.0]).reshape(4, 1, 1)
+  zero = torch.zeros(4, 1, 1)
+  returns, advantages = cost_gae(costs, zero, zero[0], zero, 0.5, 1.0)
+  expected = torch.tensor([0.3125, -0.375, 0.25, -0.5]) + 0.078125
+  torch.testing.assert_close(advantages.flatten(), expected)
+  torch.testing.assert_close(returns, advantages)
+
+
+@pytest.mark.parametrize("value", [10.0, 0.0, 3.0])
 def test_a_fall_pays_nothing(value):
   """Two robots violate at every step and one falls: same advantage, zero.
 
-  Whatever the critic thinks of both; 1 is right. Returns lead it there:
-  V + TD = 0.3 + 0.1 · (1 − 0.3) at the last step.
+  Whatever the critic thinks of both; 1 / (1 − γ) = 10 would be right.
   """
   steps, gamma = 4, 0.9
   costs, values = torch.ones(steps, 2, 1), torch.full((steps, 2, 1), value)
@@ -34,8 +47,7 @@ def test_a_fall_pays_nothing(value):
     targets, values, values[0], dones.unsqueeze(-1), gamma, 0.95
   )
   torch.testing.assert_close(advantages, torch.zeros(steps, 2, 1))
-  expected = torch.full((2, 1), value + 0.1 * (1.0 - value))
-  torch.testing.assert_close(returns[-1], expected)
+  torch.testing.assert_close(returns, values)
 
 
 def _feed(agent, alg, dones, time_outs):
@@ -59,12 +71,10 @@ def test_a_fall_and_a_time_out_cost_the_same(agent, cfg):
     alg = agent.build(cfg)
     _feed(agent, alg, ended, time_outs)
     targets.append(alg.storage.bootstrapped_costs.clone())
-    # 0.01 · 1, and 0.99 times the value where it ended.
-    expected = 0.01 + 0.99 * alg.storage.cost_values[:, ended]
+    # 1, and 0.99 times the value where it ended.
+    expected = 1.0 + 0.99 * alg.storage.cost_values[:, ended]
     torch.testing.assert_close(targets[-1][:, ended], expected)
-    torch.testing.assert_close(
-      targets[-1][:, ~ended], torch.full_like(targets[-1][:, ~ended], 0.01)
-    )
+    assert (targets[-1][:, ~ended] == 1.0).all()
   assert torch.equal(*targets)
 
 
@@ -74,23 +84,36 @@ def test_cost_advantages_are_centred_and_keep_their_scale(agent, cfg):
   agent.rollout(alg)
   st = alg.storage
   torch.testing.assert_close(
-    st.cost_advantages.mean(dim=(0, 1)), torch.zeros(2), rtol=0, atol=1e-7
+    st.cost_advantages.mean(dim=(0, 1)), torch.zeros(2), rtol=0, atol=1e-6
   )
-  # Rates of 0.3 in units of 1 − γ: some 0.01 · 0.46 a step, and nowhere near 1.
-  spread = st.cost_advantages.std(dim=(0, 1))
-  raw = (st.cost_returns - st.cost_values).std(dim=(0, 1))
-  torch.testing.assert_close(spread, raw, rtol=0.2, atol=0)
-  assert (spread < 0.5).all()
+  # Twice the costs and values are twice the advantages.
+  doubled = cost_gae(
+    2.0 * st.bootstrapped_costs,
+    2.0 * st.cost_values,
+    2.0 * alg.cost_critic(agent.make_obs(1)).detach(),
+    st.dones.unsqueeze(-1),
+    0.99,
+    0.95,
+  )[1]
+  single = cost_gae(
+    st.bootstrapped_costs,
+    st.cost_values,
+    alg.cost_critic(agent.make_obs(1)).detach(),
+    st.dones.unsqueeze(-1),
+    0.99,
+    0.95,
+  )[1]
+  torch.testing.assert_close(doubled, 2.0 * single)
 
 
 def test_multipliers_are_prices_of_steps_above_the_limit(agent):
-  """A − λ A_C / (1 − γ) with A_C a rate: λ = 2 on one of two costs, divided by 3."""
+  """(A − λ A_C) / (1 + λ), with λ = 2 on one of two costs."""
   alg = agent.build(LagrangianCfg(cost_limit=1.0, multiplier_lr=1e-12))
   alg.multipliers.copy_(torch.tensor([2.0, 0.0]))
   agent.rollout(alg)
   st = alg.storage
   advantages = standardise(st.returns - st.values)
-  expected = (advantages - 2.0 * st.cost_advantages[..., 0] / 0.01) / 3.0
+  expected = (advantages - 2.0 * st.cost_advantages[..., 0]) / 3.0
   torch.testing.assert_close(st.advantages, expected, rtol=1e-4, atol=1e-4)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -48,6 +49,9 @@ class StackedRewardManager(RewardManager):
   def load_weights(self) -> None:
     """Copies the terms' weights to the device; host work, not for inside a step."""
     weights = [self.get_term_cfg(name).weight for name in self.active_terms]
+    for name, weight in zip(self.active_terms, weights, strict=True):
+      if not math.isfinite(weight):
+        raise ValueError(f"the weight of reward '{name}' must be finite, not {weight}")
     self._weights.copy_(torch.tensor(weights, device=self.device).unsqueeze(1))
 
   def rows(self, names: Sequence[str]) -> torch.Tensor:

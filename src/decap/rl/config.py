@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -73,6 +74,7 @@ class PpoCfg:
   values are negative. scale-clip: CaT's max(r (1 − δ̄), 0)."""
 
   def __post_init__(self) -> None:
+    _require_finite(self)
     _require_at_least(self, 1, "num_learning_epochs", "num_mini_batches")
     _require_above(self, 0, "learning_rate", "desired_kl", "clip_param")
     _require_above(self, 0, "max_grad_norm")
@@ -213,6 +215,12 @@ def build_algorithm(
   return classes[cfg.class_name](
     models, storage, cfg, device, cost_names=cost_names, action_groups=action_groups
   )
+
+
+def _require_finite(cfg: object) -> None:
+  for name, value in vars(cfg).items():
+    if isinstance(value, float) and not math.isfinite(value):
+      raise ValueError(f"{name} must be finite, not {value}.")
 
 
 def _require_at_least(cfg: object, least: float, *names: str) -> None:

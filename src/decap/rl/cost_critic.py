@@ -1,7 +1,7 @@
 """What methods that weigh costs share: a cost critic and costs' advantages.
 
-Everything is a rate, a share of steps in [0, 1]: discounted sums times 1 − γ. Limits,
-measured costs, the critic's values and the advantages thus have one scale.
+Values and advantages count steps with a cost, discounted; measured costs and limits are
+rates, shares of steps. A rate over 1 − γ is the discounted sum that it amounts to.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ def endless_costs(
   dones: Tensor,  # [B]
   gamma: float,
 ) -> Tensor:
-  """(1 − γ) C_t, and where an episode ends γ V_C(s_t) for all that would follow. [B, K]
+  """C_t, and where an episode ends γ V_C(s_t) for all that would follow. [B, K]
 
   At falls as at time-outs: were a fall the end of all costs, a policy that violates
   often would be cheapest where it falls at once, and it would learn to.
   """
   ended = dones.to(costs.dtype).unsqueeze(-1)
-  return (1.0 - gamma) * costs + gamma * ended * values
+  return costs + gamma * ended * values
 
 
 def cost_gae(
@@ -42,28 +42,28 @@ def cost_gae(
   gamma: float,
   lam: float,
 ) -> tuple[Tensor, Tensor]:
-  """Returns of costs that never end, and their centred advantages. [T, B, K]
+  """Returns and centred advantages of costs that never end. [T, B, K]
 
-  The mean TD error is taken off before advantages add it up. It is zero once the critic
-  is right; until then a critic that starts at 0 underrates every state alike, and
-  whoever falls, which ends the sum, would seem to be cheaper.
+  The mean TD error is taken off before advantages add it up, so the critic learns how
+  states differ and never the level that all share. Were it to learn that, from 0 up to
+  rate / (1 − γ), it would underrate every state meanwhile, and whoever falls, which
+  ends the sum of such errors, would seem to be cheaper.
   """
-  delta = torch.zeros_like(dones)
-  gae = survival_gae(costs, values, last_values, dones, delta, gamma, lam)
   next_values = torch.cat((values[1:], last_values.unsqueeze(0)))
   td = costs + gamma * (1.0 - dones) * next_values - values
   level = td.mean(dim=(0, 1))
   _, advantages = survival_gae(
-    costs - level, values, last_values, dones, delta, gamma, lam
+    costs - level, values, last_values, dones, torch.zeros_like(dones), gamma, lam
   )
-  return gae[0], advantages - advantages.mean(dim=(0, 1))
+  advantages = advantages - advantages.mean(dim=(0, 1))
+  return values + advantages, advantages
 
 
 class CostPPO(PPO):
   """PPO that also estimates, for each of K costs, returns and advantages.
 
   Costs are the indicators in `extras["constraints"]["costs"]` [B, K]. One network
-  with K heads predicts their discounted rates (1 − γ) Σ γ^t C_t.
+  with K heads predicts their discounted sums, up to a constant.
   """
 
   cfg: CostPpoCfg

@@ -52,10 +52,10 @@ class Lagrangian(CostPPO):
 
   def policy_advantages(self, advantages: Tensor) -> Tensor:
     self._update_multipliers()
-    # From rates to steps: discounted sums, which the multipliers are prices of.
-    steps = self.storage.cost_advantages / (1.0 - self.gamma)
     return lagrangian_advantages(
-      super().policy_advantages(advantages), steps, self.multipliers
+      super().policy_advantages(advantages),
+      self.storage.cost_advantages,
+      self.multipliers,
     )
 
   def metrics(self) -> dict[str, Tensor]:

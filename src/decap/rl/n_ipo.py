@@ -51,7 +51,7 @@ def extended_log(x: Tensor, margin: Tensor) -> Tensor:
 class NIPO(CostPPO):
   """PPO with a logarithmic barrier at each cost's threshold.
 
-  J_Ck is the share of steps with cost k, d_k = D, and A_Ck has the same scale: the
+  J_Ck is the share of steps with cost k, d_k = D, and A_Ck gets the same scale: the
   advantage of the discounted cost times 1 − γ. (Times 1 / (1 − γ) all three are the
   discounted sums of the literature; the barrier's gradient is the same.)
   """
@@ -76,7 +76,7 @@ class NIPO(CostPPO):
   def losses(self, batch: Batch, evaluation: Evaluation) -> dict[str, Tensor]:
     barrier = log_barrier(
       evaluation.ratio,
-      batch.cost_advantages,
+      (1.0 - self.gamma) * batch.cost_advantages,
       self.cost_rates,
       self.thresholds,
       self.cfg.threshold_margin * self.limits,

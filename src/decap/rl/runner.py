@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from decap.errors import UserError
-from decap.rl import capture, checkpoint, checkpoint_files
+from decap.rl import capture, checkpoint, checkpoint_files, divergence
 from decap.rl.config import AgentCfg, build_algorithm
 from decap.rl.curves import Curves
 from decap.rl.display import Progress, Stopwatch, make_display, violations
@@ -69,6 +69,8 @@ class Runner:
     self._infeasible: dict[str, int] = {}
     self._quantities: dict[str, torch.Tensor] = {}
     self._losses: dict[str, torch.Tensor] = {}
+    self._marks = torch.zeros(0)
+    self._broken: dict[str, int] = {}
     # Steps that each environment has lived, and sum and number of those that ended.
     self._age = torch.zeros(env.num_envs, device=self.device)
     self._ended = torch.zeros(2, device=self.device)
@@ -180,10 +182,12 @@ class Runner:
     self.env.between_iterations()
     log = self.env.flush_log()
     self._correct_episode_length(log)
-    # One copy to the host for all losses.
+    # One copy to the host for all losses, and for whether the networks are finite.
     losses = self._losses
-    values = torch.stack([v.float() for v in losses.values()]).tolist()
-    log.update(zip(losses, values, strict=True))
+    values = torch.stack([v.float() for v in losses.values()])
+    values = torch.cat((values, self._marks)).tolist()
+    log.update(zip(losses, values, strict=False))
+    self._check_finite(log, values[len(losses) :])
     log["Perf/collection_time"] = collected
     log["Perf/learning_time"] = watch.lap()
     return log
@@ -195,6 +199,7 @@ class Runner:
     """
     self.alg.compute_returns(self.obs)
     self._losses = self.alg.learn()
+    self._marks = divergence.marks(self.alg.networks)
 
   def spread_episodes(self) -> None:
     """Start the environments at random ages, so that they do not time out together."""
@@ -304,6 +309,14 @@ class Runner:
       self.graphs = None
       print(f"Training runs without CUDA graphs: a step waits for {found[0]}.")
 
+  def _check_finite(self, log: dict[str, float], marks: list[float]) -> None:
+    """End the run where its numbers are not finite; nothing of this is saved."""
+    self._broken = self.env.not_finite()
+    networks = divergence.names(self.alg.networks)
+    found = divergence.findings(networks, marks, log, self._broken)
+    if found:
+      raise divergence.error(found, self.iteration + 1, self.run_dir)
+
   def _correct_episode_length(self, log: dict[str, float]) -> None:
     """The environment's own figure counts the random age that episodes started with."""
     total, count = self._ended.tolist()
@@ -341,7 +354,7 @@ class Runner:
 
   def _broken_physics(self, log: dict[str, float]) -> Iterator[str]:
     """Warnings about numbers that are no numbers, and contacts that found no room."""
-    for term, index in self.env.not_finite().items():
+    for term, index in self._broken.items():
       yield f"Warning: {term} was not finite, first in environment {index}."
     for name, share in log.items():
       if name.startswith("Physics/") and share > 1.0:
