@@ -17,6 +17,7 @@ import yaml
 from decap.cli import main
 from decap.deploy.bundle import load_bundle
 from decap.errors import UserError
+from decap.lock import one_writer
 from decap.rl import checkpoint, checkpoint_files
 from decap.rl.inference import policy_from_state
 from decap.runs import load_spec
@@ -115,6 +116,15 @@ def test_a_run_goes_on_to_a_larger_number_only(run, capsys):
   capsys.readouterr()
   assert main(["train", *options]) == 2
   assert "model_2.pt is older than model_3.pt" in capsys.readouterr().err
+
+
+def test_a_run_that_is_being_trained_is_not_continued(run, capsys):
+  options = ["--resume", str(run), "--iterations", "9", "--device", "cpu"]
+  with one_writer(run):
+    assert main(["train", *options]) == 2
+  captured = capsys.readouterr()
+  assert f"{run} is being trained by process {os.getpid()} on" in captured.err
+  assert "Building" not in captured.out
 
 
 def test_mjlabs_own_play_runs_a_checkpoint(run, monkeypatch):

@@ -10,6 +10,9 @@ from decap.rl.config import AgentCfg, LagrangianCfg, LcpCfg, NIpoCfg, PpoCfg
   [
     (AgentCfg, "iterations", 0, "iterations must be at least 1, not 0"),
     (AgentCfg, "save_interval", 0, "save_interval must be at least 1"),
+    (AgentCfg, "keep_checkpoints", 0, "keep_checkpoints must be at least 1"),
+    (AgentCfg, "eval_interval", -1, "eval_interval must be at least 0"),
+    (AgentCfg, "save_every_s", 0.0, "save_every_s must be above 0"),
     (AgentCfg, "num_steps_per_env", -1, "num_steps_per_env must be at least 1"),
     (PpoCfg, "num_learning_epochs", 0, "num_learning_epochs must be at least 1"),
     (PpoCfg, "num_mini_batches", 0, "num_mini_batches must be at least 1"),

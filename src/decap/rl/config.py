@@ -165,6 +165,13 @@ class AgentCfg:
   """The algorithm; which one is decided by the config's class."""
   save_interval: int = 100
   """Iterations between checkpoints."""
+  save_every_s: float = 120.0
+  """Seconds after which a checkpoint is written anyway: a kill loses no more."""
+  keep_checkpoints: int = 5
+  """How many of the newest checkpoints are kept, beside the best one."""
+  eval_interval: int = 100
+  """Iterations between short evaluations of the deterministic policy; 0: none. Those
+  that would take more than 2 % of the training time are left out."""
   logger: Literal["tensorboard", "wandb"] = "tensorboard"
   """Where the curves go; wandb writes TensorBoard events too."""
   wandb_project: str = "decap"
@@ -172,6 +179,9 @@ class AgentCfg:
 
   def __post_init__(self) -> None:
     _require_at_least(self, 1, "iterations", "num_steps_per_env", "save_interval")
+    _require_at_least(self, 1, "keep_checkpoints")
+    _require_at_least(self, 0, "eval_interval")
+    _require_above(self, 0, "save_every_s")
 
 
 def build_algorithm(
