@@ -15,6 +15,7 @@ import pytest
 from decap.cli import main
 from decap.deploy.recorder import read_events, read_flight
 from decap.deploy.screen import Screen
+from decap.deploy.session import real_time
 from decap.deploy.states import Mode
 
 from .robots import POLICY, plain_onnx
@@ -175,3 +176,20 @@ def test_the_screen_shows_state_command_margins_and_the_last_stop():
   ):
     assert part in last
   assert max(len(line) for line in last.splitlines()) <= 100
+
+
+def test_real_time_priority_is_given_back_or_its_lack_is_said(monkeypatch):
+  before = os.sched_getscheduler(0)
+  with real_time(True) as note:
+    got_it = os.sched_getscheduler(0) & ~os.SCHED_RESET_ON_FORK == os.SCHED_FIFO
+    assert got_it == (note == "")
+  assert os.sched_getscheduler(0) == before
+
+  def refuse(*_):
+    raise PermissionError
+
+  monkeypatch.setattr(os, "sched_setscheduler", refuse)
+  with real_time(True) as note:
+    assert "limits.conf" in note
+  with real_time(False) as note:
+    assert note == ""

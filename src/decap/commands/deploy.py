@@ -100,6 +100,7 @@ def _drive(options: argparse.Namespace, bundles, motors) -> int:
       screen=screen,
       watchdog=watchdog,
       seconds=options.seconds or float("inf"),
+      priority=not options.simulator,
     )
   finally:
     for part in (screen, operator):
