@@ -60,11 +60,11 @@ class UnitreeRobot:
     if self._rejected:
       raise UserError(
         f"A robot answers, but all of its {self._rejected} states have a wrong "
-        "checksum: is it a G1?"
+        "checksum (is it a G1?)."
       )
     raise UserError(
-      f"No robot on the network: no state arrived within {timeout_s:g} s. Is it on, "
-      "is the cable in, and does this machine have an address 192.168.123.x there?"
+      f"No robot on the network: no state arrived within {timeout_s:g} s (is it on, is "
+      "the cable in, and has this machine an address 192.168.123.x there?)."
     )
 
   def read(self) -> RobotState | None:
