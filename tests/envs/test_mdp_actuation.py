@@ -10,13 +10,15 @@ from decap.tasks import env_cfg
 from decap.testing import waits
 
 
-def make_env(delay_s=(0.0, 0.0), strength=(1.0, 1.0), num_envs=16) -> ConstrainedEnv:
+def make_env(
+  delay_s=(0.0, 0.0), strength=(1.0, 1.0), num_envs=16, device="cpu"
+) -> ConstrainedEnv:
   cfg = env_cfg("g1-flat")
   cfg.scene.num_envs = num_envs
   cfg.actuation = ActuationCfg(delay_s, strength)
   for name in ("friction", "torso_mass"):  # So that environments are alike.
     del cfg.events[name]
-  env = ConstrainedEnv(cfg, "cpu")
+  env = ConstrainedEnv(cfg, device)
   env.reset(seed=1)
   return env
 
@@ -62,6 +64,34 @@ def test_a_step_with_late_motors_and_resets_never_waits():
   env.episode_length_buf[:2] = int(env.max_episode_length)
   assert waits(lambda: env.step(action)) == []
   assert env.waiting_terms == []
+
+
+@pytest.mark.gpu
+def test_late_motors_are_captured_and_replayed():
+  """Replays of one graph do what eager steps do, delays and old targets included."""
+  envs = [make_env((0.0, 0.02), (0.9, 1.1), 64, "cuda:0") for _ in range(2)]
+  term = [env.action_manager.get_term("joint_pos") for env in envs]
+  term[1]._late_substeps.copy_(term[0]._late_substeps)
+  actions = torch.randn(6, 64, 29, device="cuda:0")
+  inputs = torch.zeros(64, 29, device="cuda:0")
+
+  def substeps(env: ConstrainedEnv) -> torch.Tensor:
+    env.action_manager.process_action(inputs)
+    found = []
+    for _ in range(4):
+      env.action_manager.apply_action()
+      found.append(env.scene["robot"].data.joint_pos_target.clone())
+    return torch.stack(found)
+
+  graph = torch.cuda.CUDAGraph()
+  with torch.cuda.graph(graph):
+    replayed = substeps(envs[1])
+  for env in envs:
+    env.action_manager.get_term("joint_pos")._target.copy_(term[0]._start)
+  for action in actions:
+    inputs.copy_(action)
+    graph.replay()
+    torch.testing.assert_close(replayed, substeps(envs[0]))
 
 
 def test_strength_scales_gains_and_peaks_alike():

@@ -170,14 +170,15 @@ def _check_video(options: argparse.Namespace) -> None:
 
 def _walk(bundles: list[Any], cfg: Any, options: argparse.Namespace) -> None:
   from decap.deploy.measure import body_groups, followed, gyro_rms, joint_metrics
-  from decap.deploy.sim2sim import straight, walk
+  from decap.deploy.sim2sim import SETTLE_S, STAND_S, straight, walk
 
   plan = straight(options.speed, options.seconds)
   clips = []
   for bundle in bundles:
     started = time.perf_counter()
     trace = walk(bundle, cfg, plan)
-    factor = trace.seconds / (time.perf_counter() - started)
+    simulated_s = STAND_S + SETTLE_S + trace.seconds
+    factor = simulated_s / (time.perf_counter() - started)
     end = "fell" if trace.fell else trace.stop_reason or "walked to the end"
     print(
       f"{bundle.folder.name} on {cfg.terrain}: {end} after {trace.seconds:.1f} s and "

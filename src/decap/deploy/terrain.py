@@ -98,12 +98,12 @@ TERRAINS: dict[str, Course] = {
   ),
   "transitions": Course(
     (
-      ("carpet", PAD_M + 0.5),
-      ("grass", 1.5),
-      ("gravel", 1.5),
-      ("slope", 1.5),
-      ("carpet", 1.0),
-      ("inverse-slope", 1.5),
+      ("carpet", PAD_M),
+      ("grass", 1.0),
+      ("gravel", 1.0),
+      ("slope", 1.2),
+      ("carpet", 0.8),
+      ("inverse-slope", 1.2),
       ("grass", 1.0),
       ("carpet", 12.0),
     ),

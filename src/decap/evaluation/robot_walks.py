@@ -41,6 +41,9 @@ IDENTICAL_WALK = Walk(
 TERRAIN_WALK = straight(0.5, 12.0)
 """Table IV: straight ahead at 0.5 m/s, kept on its line by the operator."""
 
+TRANSITIONS_WALK = straight(0.5, 18.0)
+"""The same for longer: seven metres to the end of the last change of ground."""
+
 Progress = Callable[[str], None]
 
 
@@ -51,6 +54,22 @@ class Case:
   table: str
   terrain: str
   payload_kg: float
+
+  @property
+  def plan(self) -> str:
+    """Which walk is walked."""
+    if self.table == "identical":
+      return "identical"
+    return "transitions" if self.terrain == "transitions" else "terrain"
+
+
+def plans() -> dict[str, Walk]:
+  """Walks by name."""
+  return {
+    "identical": IDENTICAL_WALK,
+    "terrain": TERRAIN_WALK,
+    "transitions": TRANSITIONS_WALK,
+  }
 
 
 def cases() -> list[Case]:
@@ -70,7 +89,7 @@ def measure_policy(
   base = base or SimCfg()
   walks = []
   for case in cases() if only is None else only:
-    plan = IDENTICAL_WALK if case.table == "identical" else TERRAIN_WALK
+    plan = plans()[case.plan]
     for repeat in range(repeats):
       cfg = replace(
         base, terrain=case.terrain, payload_kg=case.payload_kg, seed=base.seed + repeat
@@ -101,13 +120,12 @@ def describe(bundle: Bundle) -> dict[str, Any]:
 
 def protocol(repeats: int, base: SimCfg) -> dict[str, Any]:
   """What must be equal for two results to be compared."""
-  plans = {"identical": IDENTICAL_WALK, "terrain": TERRAIN_WALK}
   return json.loads(
     json.dumps(
       {
         "repeats": repeats,
         "simulation": asdict(base),
-        "walks": {name: asdict(plan) for name, plan in plans.items()},
+        "walks": {name: asdict(plan) for name, plan in plans().items()},
       }
     )
   )
