@@ -17,7 +17,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
   add(
     "--simulator",
     action="store_true",
-    help="drive 'decap sim2sim --dds' on this machine, in lockstep",
+    help="drive 'decap simulator' on this machine, in lockstep",
   )
   add(
     "--input",
