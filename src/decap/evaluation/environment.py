@@ -97,10 +97,19 @@ def make_layout(env: ConstrainedEnv, description: RobotDescription) -> Layout:
       for name, term in constraints.items()
       if not isinstance(term.limits, dict)
     },
+    tracking_reward=_tracking_reward(env.cfg),
     units={name: term.unit for name, term in constraints.items() if term.unit},
     feet=len(description.feet),
     segments=tuple(description.segments),
   )
+
+
+def _tracking_reward(cfg: ConstrainedEnvCfg) -> tuple[float, float]:
+  """Weight and variance of what the task pays for the commanded velocity."""
+  term = cfg.rewards.get("track_xy")
+  if term is None:
+    raise UserError("The task has no reward 'track_xy' that a return could be told of.")
+  return term.weight, term.params["variance"]
 
 
 def watch(env: ConstrainedEnv, description: RobotDescription) -> None:

@@ -73,6 +73,8 @@ class Layout:
   """Seconds of the last physics substep, over which acceleration is taken."""
   scalar_p_max: dict[str, float] = field(default_factory=dict)
   """Scalar quantity -> termination probability at its limit."""
+  tracking_reward: tuple[float, float] = (1.5, 0.25)
+  """Weight and variance (m²/s²) of the task's reward for planar velocity."""
   units: dict[str, str] = field(default_factory=dict)
   """Quantity -> unit, where it is not in `UNITS`."""
   feet: int = 2
@@ -146,6 +148,7 @@ class Layout:
     data = asdict(self)
     data["joint_names"] = list(self.joint_names)
     data["action_scale"] = list(self.action_scale)
+    data["tracking_reward"] = list(self.tracking_reward)
     data["segments"] = list(self.segments)
     data["groups"] = {name: list(indices) for name, indices in self.groups.items()}
     return data
@@ -165,6 +168,7 @@ class Layout:
       physics_dt=data["physics_dt"],
       scalar_p_max=dict(data.get("scalar_p_max", {})),
       units=dict(data.get("units", {})),
+      tracking_reward=tuple(data.get("tracking_reward", (1.5, 0.25))),
       feet=data.get("feet", 2),
       segments=tuple(data.get("segments", ())),
     )

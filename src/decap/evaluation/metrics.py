@@ -237,7 +237,9 @@ class Metrics:
     """The columns of `TRACKING` for a velocity error. # [B, 3] -> [B, 6]"""
     size = error.abs()
     squared = error[:, :2].square().sum(1)
-    reward = 1.5 * torch.exp(-squared / 0.25) * self.layout.control_dt * RETURN_STEPS
+    weight, variance = self.layout.tracking_reward
+    reward = weight * torch.exp(-squared / variance)
+    reward = reward * self.layout.control_dt * RETURN_STEPS
     columns = torch.stack(
       (
         size[:, 0],

@@ -18,7 +18,7 @@ from decap.evaluation.layout import title
 from decap.evaluation.playback import clip, playback_html
 from decap.evaluation.results import Result, file_names
 from decap.evaluation.table_formats import to_html
-from decap.evaluation.tables import Method, Table
+from decap.evaluation.tables import MethodResults, Table
 from decap.evaluation.trajectory import Trajectory, load_trajectory
 from decap.files import write_text
 
@@ -27,7 +27,7 @@ from decap.files import write_text
 class ReportInput:
   """All that a report shows."""
 
-  methods: Sequence[Method]
+  methods: Sequence[MethodResults]
   tables: Sequence[Table]
   command: str
   """Command line that makes the report again."""

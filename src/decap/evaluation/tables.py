@@ -73,7 +73,7 @@ class Table:
 
 
 @dataclass
-class Method:
+class MethodResults:
   """Results of one method, one per training seed."""
 
   label: str
@@ -88,7 +88,7 @@ class Method:
 
 def group_results(
   results: Sequence[Result], labels: Sequence[str | None]
-) -> list[Method]:
+) -> list[MethodResults]:
   """Group results by label or method, in the order of the paper's tables.
 
   Runs of one method with different options are different rows, and so are several runs
@@ -96,23 +96,25 @@ def group_results(
   """
   pairs = list(zip(results, labels, strict=True))
   seeds = Counter((_label(r), r.policy.get("seed")) for r, label in pairs if not label)
-  methods: dict[str, Method] = {}
+  methods: dict[str, MethodResults] = {}
   for result, label in pairs:
     own = _label(result)
     if seeds[own, result.policy.get("seed")] > 1:
       own = f"{own}, {result.policy.get('name')}"
     name = label or own
-    methods.setdefault(name, Method(name, [])).results.append(result)
+    methods.setdefault(name, MethodResults(name, [])).results.append(result)
   order = list(METHOD_TITLES)
 
-  def rank(method: Method) -> int:
+  def rank(method: MethodResults) -> int:
     name = method.results[0].policy.get("method")
     return order.index(name) if name in order else len(order)
 
   return sorted(methods.values(), key=rank)
 
 
-def make_tables(methods: Sequence[Method], baseline: str | None = None) -> list[Table]:
+def make_tables(
+  methods: Sequence[MethodResults], baseline: str | None = None
+) -> list[Table]:
   """The paper's two tables first, then how they walk, then violations and δ̄."""
   results = [result for method in methods for result in method.results]
   if not results:
@@ -196,7 +198,7 @@ def command_tables(result: Result) -> list[Table]:
     name: ("commands", name) for name in result.metrics.get("commands", {})
   }
   places["random"] = ()
-  method, note = Method("", [result]), _note([Method("", [result])], None)
+  method, note = MethodResults("", [result]), _note([MethodResults("", [result])], None)
 
   def table(title: str, columns: Callable[[cols.Path], tuple[Column, ...]]) -> Table:
     rows = [
@@ -222,9 +224,9 @@ def _has_numbers(table: Table) -> bool:
 
 
 def _table_rows(
-  methods: Sequence[Method],
+  methods: Sequence[MethodResults],
   columns: Sequence[Column],
-  baseline: Method | None,
+  baseline: MethodResults | None,
   section: str = "",
 ) -> tuple[Row, ...]:
   rows = []
@@ -240,7 +242,7 @@ def _table_rows(
   return _mark_best(rows, columns, methods)
 
 
-def _cell(method: Method, column: Column) -> Cell:
+def _cell(method: MethodResults, column: Column) -> Cell:
   """Mean over seeds; deviation over seeds, or over rollouts where there is one seed."""
   pairs = [column.read(result.metrics) for result in method.results]
   means = [mean for mean, _ in pairs if mean is not None]
@@ -258,7 +260,7 @@ def _ratio(cell: Cell, base: Cell) -> float | None:
 
 
 def _mark_best(
-  rows: Sequence[Row], columns: Sequence[Column], methods: Sequence[Method]
+  rows: Sequence[Row], columns: Sequence[Column], methods: Sequence[MethodResults]
 ) -> tuple[Row, ...]:
   """Mark the best of each column; who falls, stands or hops does not compete."""
   contests = [
@@ -282,7 +284,7 @@ def _mark_best(
   return tuple(replace(row, cells=tuple(c)) for row, c in zip(rows, cells, strict=True))
 
 
-def _standing_row(methods: Sequence[Method], columns: Sequence[Column]) -> Row:
+def _standing_row(methods: Sequence[MethodResults], columns: Sequence[Column]) -> Row:
   metrics = methods[0].results[0].metrics
   standing = {**metrics, "tracking": metrics["standing_still"]}
   cells = tuple(
@@ -294,7 +296,9 @@ def _standing_row(methods: Sequence[Method], columns: Sequence[Column]) -> Row:
   return Row(STANDING, cells)
 
 
-def _find_baseline(methods: Sequence[Method], name: str | None) -> Method | None:
+def _find_baseline(
+  methods: Sequence[MethodResults], name: str | None
+) -> MethodResults | None:
   if name is None:
     return None
   for method in methods:
@@ -313,7 +317,7 @@ def _label(result: Result) -> str:
   return label
 
 
-def _note(methods: Sequence[Method], baseline: Method | None) -> str:
+def _note(methods: Sequence[MethodResults], baseline: MethodResults | None) -> str:
   protocol = methods[0].results[0].protocol
   counts = sorted({len(method.results) for method in methods})
   seeds = " or ".join(str(count) for count in counts)

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from decap.cli import main
+from decap.commands.evaluate import EvaluateArgs
 from decap.deploy.bundle import write_bundle
-from decap.evaluation.commands import EvaluateArgs
 from decap.evaluation.environment import evaluation_cfg, make_env
 from decap.evaluation.protocol import Protocol
 from decap.evaluation.rollout import describe_env
@@ -106,6 +106,10 @@ def test_compare_leaves_out_runs_that_wait_for_their_evaluation(folder, capsys):
       ["compare", "{f}/bundle-out", "--plot", "training"],
       "needs run folders with event",
     ),
+    (
+      ["compare", "{f}/bundle-out", "--plot", "joints", "--quantity", "speed"],
+      "Unknown quantity 'speed' (there are action_rate,",
+    ),
     (["evaluate", "{f}"], "has no policy"),
     (["evaluate", "stand", "--steps", "0"], "steps must be at least 1"),
     (["evaluate", "stand", "--envs", "100000000", "--device", "cpu"], "need at least"),
@@ -135,7 +139,7 @@ def test_profiled_limits_go_into_training(folder, capsys):
 
 @pytest.mark.parametrize(("least", "says"), [(math.inf, True), (-math.inf, False)])
 def test_a_profile_of_little_motion_says_so(folder, capsys, monkeypatch, least, says):
-  monkeypatch.setattr("decap.evaluation.commands.MIN_FOLLOWED", least)
+  monkeypatch.setattr("decap.commands.profile.MIN_FOLLOWED", least)
   options = ["--envs", "4", "--steps", "60", "--device", "cpu"]
   out = ["--output", str(folder / "standing.yaml")]
   assert main(["profile", str(folder / "bundle"), *options, *out]) == 0
