@@ -66,7 +66,14 @@ def test_table_writes_results_tables_and_figures(capsys, tmp_path, monkeypatch):
   assert (tmp_path / "torso.svg").is_file()
   before = (tmp_path / "g1-flat-decap.json").stat().st_mtime_ns
   capsys.readouterr()
+  sweep = {
+    "policy": results["policy"],
+    "axes": {"noise": []},
+    "margins": {"noise": None},
+  }
+  (tmp_path / "g1-flat-decap-sweep.json").write_text(json.dumps(sweep))
   assert main([*words, "--reuse"]) == 0
+  assert "| g1-flat-decap | none |" in (tmp_path / "tables.md").read_text()
   assert (tmp_path / "g1-flat-decap.json").stat().st_mtime_ns == before
 
 

@@ -230,10 +230,25 @@ def _table(bundles: list[Any], cfg: Any, options: argparse.Namespace) -> None:
       old = robot_walks.measure_policy(bundle, options.repeats, cfg, progress=_say)
       print(f"Wrote {robot_walks.save(old, folder)}")
     results.append(old)
-  text = robot_tables.tables(results)
+  text = robot_tables.tables(results) + _margins(bundles, folder)
   write_text(folder / "tables.md", text)
   print(f"\n{text}\nWrote {folder / 'tables.md'}")
   _draw("figures", results, folder)
+
+
+def _margins(bundles: list[Any], folder: Path) -> str:
+  """The margins of those policies that a sweep was made of, as part of the tables."""
+  from decap.evaluation import robustness
+
+  sweeps = []
+  for bundle in bundles:
+    path = folder / f"{bundle.folder.name}-sweep.json"
+    sweep = json.loads(path.read_text()) if path.is_file() else {"policy": {}}
+    if sweep["policy"].get("onnx_sha256") == bundle.info["onnx_sha256"]:
+      sweeps.append(sweep)
+  if not sweeps:
+    return ""
+  return "\n".join(["\n## Margins", "", *robustness.margin_table(sweeps), ""])
 
 
 def _sweep(bundles: list[Any], cfg: Any, options: argparse.Namespace) -> None:

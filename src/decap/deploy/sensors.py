@@ -46,9 +46,12 @@ class NoisyBody:
 
   def __init__(self, scale: float, joints: int, seed: int, noise: Noise | None = None):
     self._scale = scale
-    self._noise = noise or Noise()
     self._rng = np.random.default_rng(seed)
-    nominal = self._noise
+    nominal = noise or Noise()
+    self._joint_noise = scale * np.array([[nominal.joint_pos], [nominal.joint_vel]])
+    self._imu_noise = scale * np.repeat(
+      (nominal.tilt, nominal.gyro, nominal.acceleration), (2, 3, 3)
+    )
     self._joint_bias = self._normal(nominal.joint_pos_bias, joints)
     self._gyro_bias = self._normal(nominal.gyro_bias, 3)
     self._tilt_bias = self._normal(nominal.tilt_bias, 2)
@@ -57,8 +60,9 @@ class NoisyBody:
     """Positions and velocities as encoders report them. # [J]"""
     if not self._scale:
       return q.copy(), dq.copy()
-    q = q + self._joint_bias + self._normal(self._noise.joint_pos, len(q))
-    return q, dq + self._normal(self._noise.joint_vel, len(dq))
+    white = self._rng.standard_normal((2, len(q)))
+    white *= self._joint_noise
+    return q + self._joint_bias + white[0], dq + white[1]
 
   def imu(
     self, quat: np.ndarray, gyro: np.ndarray, acceleration: np.ndarray
@@ -66,15 +70,12 @@ class NoisyBody:
     """Orientation, angular velocity and specific force as an IMU reports them."""
     if not self._scale:
       return quat.copy(), gyro.copy(), acceleration.copy()
-    tilt = 0.5 * (self._tilt_bias + self._normal(self._noise.tilt, 2))
+    white = self._rng.standard_normal(8) * self._imu_noise
+    tilt = 0.5 * (self._tilt_bias + white[:2])
     turned = np.zeros(4)
     mujoco.mju_mulQuat(turned, quat, np.array([1.0, tilt[0], tilt[1], 0.0]))
     mujoco.mju_normalize4(turned)
-    return (
-      turned,
-      gyro + self._gyro_bias + self._normal(self._noise.gyro, 3),
-      acceleration + self._normal(self._noise.acceleration, 3),
-    )
+    return turned, gyro + self._gyro_bias + white[2:5], acceleration + white[5:]
 
   def _normal(self, size: float, count: int) -> np.ndarray:
     return self._rng.normal(0.0, 1.0, count) * (size * self._scale)

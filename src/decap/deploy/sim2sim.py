@@ -19,7 +19,7 @@ from decap.deploy.operator import Input
 from decap.deploy.robot_io import RobotState
 from decap.deploy.sensors import GYROS
 from decap.deploy.simulation import SimCfg, SimulatedRobot
-from decap.deploy.states import Mode, Requests
+from decap.deploy.states import NONE, Mode, Requests
 from decap.deploy.terrain import WIDTH_M
 from decap.errors import UserError
 
@@ -143,11 +143,10 @@ class _Recorder:
   def poll(self, now_s: float, state: RobotState | None) -> Input:
     """Stand, then the policy, then the plan's commands."""
     del state
-    waiting = self._policy_s == math.inf
-    requests = Requests(
-      stand=not self._asked, policy=waiting and now_s >= STAND_S + 0.1
-    )
-    self._asked = True
+    requests = NONE
+    if self._policy_s == math.inf:
+      requests = Requests(stand=not self._asked, policy=now_s >= STAND_S + 0.1)
+      self._asked = True
     if not self._walking:
       return Input(np.zeros(3), requests, exact=True)
     command = self._plan.at(now_s - self._start_s)

@@ -129,7 +129,7 @@ class SimulatedRobot:
       quat=quat,
       gyro=gyro,
       acc=acceleration,
-      temperature=np.full(len(q), 35.0),
+      temperature=self._temperature.copy(),
       mode_machine=self.motors.mode_machines[1],
       tick=round(self.now_s() * 1000),
       stamp_s=self.now_s(),
@@ -170,6 +170,7 @@ class SimulatedRobot:
     self.held = True
     self.torque = np.zeros(joints)
     """Torque of each motor at the last step, Nm. # [J]"""
+    self._temperature = np.full(joints, 35.0)
     self._steps = self._next_state = 0
     self._delay = round(cfg.delay_s / PHYSICS_DT_S)
     # Commands under way: the step at which they arrive, and torque = push − kp·q − kd·q̇.
