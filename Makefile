@@ -27,7 +27,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@# Python 3.10 brings a pip that tries versions for an hour.
 	@$(VENV)/bin/python -m pip install -qq --disable-pip-version-check --upgrade pip
 	@$(VENV)/bin/python -m pip install -qq --disable-pip-version-check \
-	  -c constraints.txt -e '.[dev]'
+	  -c constraints.txt -e '.[train,robot,dev]'
 	@touch $@
 
 # Leaves runs/ alone: that is work, not output of the build.

@@ -93,47 +93,24 @@ class Constraints:
 
   def __init__(self, method: Method) -> None:
     self.method = method
-    self.groups = core.resolve_groups(GROUPS, JOINTS)
-    self.limits = {
-      name: core.per_joint(limits, self.groups, len(JOINTS))
-      for name, limits in method.limits.items()
-    }
-    p_max = {name: group.p_max for name, group in GROUPS.items()}
-    self.p_max = core.per_joint(p_max, self.groups, len(JOINTS))
-    self.scales = {
-      name: core.ViolationScale(limit.shape, floor=0.01 * limit)
-      for name, limit in self.limits.items()
-    }
+    rule = core.TerminationCfg(rule=method.rule)
+    self.composition = core.Composition(method.limits, GROUPS, JOINTS, rule)
     self.feasibility = (
       core.Feasibility(method.feasibility) if method.feasibility else None
     )
-    self.cost_names = [
-      f"{name}/{group}" for name in self.limits for group in self.groups
-    ]
 
   def compute(self, quantities: dict[str, Tensor]) -> dict[str, Tensor]:
-    deltas, costs = [], []
-    for name, q in quantities.items():  # q: [B, J]
-      limit, scale = self.limits[name], self.scales[name]
-      scale.update(q - limit)
-      if self.method.rule == "cat":
-        delta = core.cat_probability(q, limit, self.p_max, scale.value)
-      else:
-        delta = core.decap_probability(
-          q, limit, self.p_max, scale.value, rho=0.7, kappa=2.0
-        )
-      deltas.append(delta)
-      costs.append((q > limit).float())  # a group is one joint here
-    delta = core.strongest(deltas)
+    q = self.composition.join(quantities)  # [B, 4]
+    delta = self.composition.probabilities(q).amax(dim=1)
     if self.feasibility:
       delta = self.feasibility.scale(delta)
-    return {"delta": delta, "costs": torch.cat(costs, dim=-1)}
+    return {"delta": delta, "costs": self.composition.costs(q)}
 
   def progress(self, share: float) -> None:
-    """CaT's schedule: the expected lifetime 1/p falls linearly."""
+    """CaT's schedule: the expected lifetime 1/p falls linearly, for half of the run."""
     if self.method.p_max_end is not None:
-      lifetime = 20.0 + share * (1.0 / self.method.p_max_end - 20.0)
-      self.p_max.fill_(1.0 / lifetime)
+      lifetime = 20.0 + min(1.0, 2.0 * share) * (1.0 / self.method.p_max_end - 20.0)
+      self.composition.p_max.fill_(1.0 / lifetime)
 
 
 class Arm:
@@ -242,7 +219,13 @@ def train(name: str, iterations: int, num_envs: int = 512, seed: int = 1) -> Res
     algorithm=replace(method.algorithm, **COMMON),
   )
   alg = build_algorithm(
-    cfg, obs, len(JOINTS), JOINTS, env.constraints.cost_names, num_envs, "cpu"
+    cfg,
+    obs,
+    len(JOINTS),
+    JOINTS,
+    env.constraints.composition.row_names,
+    num_envs,
+    "cpu",
   )
   curve = []
   for iteration in range(iterations):
@@ -277,7 +260,7 @@ def evaluate(policy, curve: list[float], num_envs: int = 256) -> Result:
   violations = torch.stack(costs).mean(dim=0).tolist()
   return Result(
     float(torch.stack(rewards).mean()),
-    dict(zip(env.constraints.cost_names, violations, strict=True)),
+    dict(zip(env.constraints.composition.row_names, violations, strict=True)),
     curve,
     trace,
   )

@@ -128,10 +128,11 @@ def test_cats_p_max_rises_linearly_in_expected_lifetime():
   set_p_max = methods._cat_schedule(Env())  # ty: ignore[invalid-argument-type]
   set_p_max(0.0)
   torch.testing.assert_close(Manager.p_max, torch.full((3,), 0.05))
-  set_p_max(0.5)  # 1 / (20 + 0.5 · (4 − 20)) = 1/12
+  set_p_max(0.25)  # Half of the ramp: 1 / (20 + 0.5 · (4 − 20)) = 1/12
   torch.testing.assert_close(Manager.p_max, torch.full((3,), 1 / 12))
-  set_p_max(1.0)
-  torch.testing.assert_close(Manager.p_max, torch.full((3,), 0.25))
+  for progress in (0.5, 0.75, 1.0):
+    set_p_max(progress)
+    torch.testing.assert_close(Manager.p_max, torch.full((3,), 0.25))
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,11 @@ COMMANDS = {
   "train": ("decap.commands.train", "train a policy, or continue a run"),
   "play": ("decap.commands.play", "watch a policy in the browser, or record a video"),
   "export": ("decap.commands.export", "write a run's policy as a bundle for a robot"),
+  "deploy": ("decap.commands.deploy", "drive a robot with policy bundles"),
+  "simulator": ("decap.commands.simulator", "a simulated robot on the network"),
+  "faults": ("decap.commands.faults", "play faults around a walking robot"),
+  "flight": ("decap.commands.flight", "show what the flight recorder wrote"),
+  "sim2sim": ("decap.commands.sim2sim", "walk a policy on the simulated robot"),
   "sweep": ("decap.commands.sweep", "train, evaluate and compare a list of runs"),
   "evaluate": ("decap.commands.evaluate", "measure smoothness, violations, tracking"),
   "compare": ("decap.commands.compare", "put the results of several runs in one table"),
@@ -30,6 +35,13 @@ COMMANDS = {
   "demo": ("decap.commands.demo", "train for two minutes on the CPU, show the effect"),
 }
 """Name → module and one-line help. A module offers `add_options` and `run`."""
+
+
+TRAINING_PACKAGES = (
+  *("torch", "mjlab", "mjbatch", "rsl_rl", "tyro", "rich", "yaml", "tensordict"),
+  *("tensorboard", "onnx", "onnxscript", "matplotlib", "mediapy", "warp"),
+)
+"""Top-level modules that come with ``decap[train]`` only."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -43,12 +55,15 @@ class Parser(argparse.ArgumentParser):
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-  """Run one command; returns the exit code: 0, 2 for a user's error, 130 for Ctrl-C."""
+  """Run one command; returns the exit code.
+
+  0, 1 for a training that diverged, 2 for a user's error, 130 for Ctrl-C.
+  """
   try:
     return _run(list(sys.argv[1:] if argv is None else argv))
   except UserError as error:
     print(f"decap: {str(error).removesuffix('.')}.", file=sys.stderr)
-    return 2
+    return error.exit_code
   except KeyboardInterrupt:
     print("decap: interrupted.", file=sys.stderr)
     return 130
@@ -109,8 +124,16 @@ def _run(argv: list[str]) -> int:
 
     print(f"decap {version('decap')}")
     return 0
-  module, options = parse(argv)
-  return module.run(options) or 0
+  try:
+    module, options = parse(argv)
+    return module.run(options) or 0
+  except ModuleNotFoundError as error:
+    if (error.name or "").split(".")[0] not in TRAINING_PACKAGES:
+      raise
+    raise UserError(
+      f"'decap {argv[0]}' needs {error.name}, which deployment does without: "
+      "pip install 'decap[train]'"
+    ) from error
 
 
 def _help() -> str:

@@ -14,8 +14,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from decap.deploy import unitree_format
 from decap.deploy.bundle import write_bundle
+from decap.deploy.mjlab_format import with_metadata
 from decap.errors import UserError
+from decap.files import write_text
 from decap.rl.modules import deterministic_weights
 
 if TYPE_CHECKING:
@@ -57,7 +60,9 @@ def export_checkpoint(checkpoint: Path, folder: Path) -> dict[str, Any]:
     state["actor_state_dict"], network["activation"], network["normalizer_eps"]
   )
   info = {**description, "iteration": state["iter"]}
-  write_bundle(folder, onnx, info)
+  write_bundle(folder, with_metadata(onnx, info), info)
+  if unitree_format.is_expressible(info):
+    write_text(folder / unitree_format.FILE, unitree_format.deploy_yaml(info))
   return info
 
 
@@ -74,6 +79,9 @@ def actor_to_onnx(
   from onnx import TensorProto, checker, helper, numpy_helper
 
   weights = deterministic_weights(weights)
+  for name, value in weights.items():
+    if not bool(value.isfinite().all()):
+      raise UserError(f"A policy that diverged is not exported: {name} is not finite.")
   if activation not in ACTIVATIONS:
     raise UserError(
       f"Activation '{activation}' cannot be exported "

@@ -179,7 +179,7 @@ def _lcp(env: ConstrainedEnvCfg, agent: AgentCfg) -> None:
 
 
 def _cat(env: ConstrainedEnvCfg, agent: AgentCfg) -> None:
-  _lower_limits_everywhere(env)
+  _loosest_limits_everywhere(env)
   env.termination.rule = "cat"
   env.termination.scale_floor_abs = 1e-6
   agent.algorithm.survival = True
@@ -189,7 +189,7 @@ def _cat(env: ConstrainedEnvCfg, agent: AgentCfg) -> None:
 def _n_ipo(env: ConstrainedEnvCfg, agent: AgentCfg) -> None:
   from decap.rl.config import NIpoCfg
 
-  _lower_limits_everywhere(env)
+  _loosest_limits_everywhere(env)
   agent.algorithm = _algorithm(
     NIpoCfg, agent, cost_limit=0.01, threshold_margin=0.02, barrier_t=50.0
   )
@@ -223,32 +223,32 @@ def _decap_exact(env: ConstrainedEnvCfg, agent: AgentCfg) -> None:
 # Their parts.
 
 
-def _lower_limits_everywhere(env: ConstrainedEnvCfg) -> None:
-  """The paper's whole-body baselines: the lower body's limits and one p_max.
+def _loosest_limits_everywhere(env: ConstrainedEnvCfg) -> None:
+  """The paper's whole-body baselines: limits that leave every group room, one p_max.
 
-  The groups stay, so that all methods log the same rows.
+  They are those of the group that does the work, a humanoid's lower body. The groups
+  stay, so that all methods log the same rows.
   """
-  for name, term in env.constraints.items():
+  for term in env.constraints.values():
     if isinstance(term.limits, dict):
-      if "lower" not in term.limits:
-        raise UserError(
-          f"This method takes the limits of the group 'lower' for the whole body, but "
-          f"constraint '{name}' has none."
-        )
-      term.limits = dict.fromkeys(env.groups, term.limits["lower"])
+      term.limits = dict.fromkeys(env.groups, max(term.limits.values()))
+  p_max = min((group.p_max for group in env.groups.values()), default=0.25)
   # New objects: configs of several tasks may share these.
   env.groups = {
-    name: dataclasses.replace(group, p_max=0.25) for name, group in env.groups.items()
+    name: dataclasses.replace(group, p_max=p_max) for name, group in env.groups.items()
   }
 
 
 def _cat_schedule(env: ConstrainedEnv) -> Schedule:
-  """p_max rises from a fifth of its value, linearly in the expected lifetime 1/p."""
+  """p_max rises from a fifth of its value, linearly in the expected lifetime 1/p.
+
+  It is there at half of the run, as in its authors' code (1000 of 2000 iterations).
+  """
   manager = env.constraint_manager
   final = manager.p_max.clone()
 
   def set_p_max(progress: float) -> None:
-    manager.p_max.copy_(final / (5.0 - 4.0 * progress))
+    manager.p_max.copy_(final / (5.0 - 4.0 * min(1.0, 2.0 * progress)))
 
   return set_p_max
 
@@ -283,7 +283,7 @@ METHODS = {
     ),
     Method(
       "cat",
-      "constraints as terminations: lower limits for the whole body, linear rule",
+      "constraints as terminations: the loosest limits for the whole body, linear rule",
       _cat,
       uses=_SURVIVAL_OPTIONS,
       schedule=_cat_schedule,

@@ -75,7 +75,7 @@ def build_configs(
 ) -> tuple[ConstrainedEnvCfg, AgentCfg]:
   """Configs of environment and agent: task, limits, method, then overrides.
 
-  Limits come before the method, since whole-body methods spread the lower ones.
+  Limits come before the method, since whole-body methods spread the loosest.
 
   Args:
     play: The task's play variant: endless episodes, no noise, no pushes.
@@ -88,7 +88,7 @@ def build_configs(
   if spec.task not in TASKS:
     raise UserError(f"Unknown task '{spec.task}' (there are {', '.join(TASKS)}).")
   env = env_cfg(spec.task, play=play)
-  agent = agent_cfg()
+  agent = agent_cfg(spec.task)
   if spec.blind:
     for group in env.observations.values():
       group.terms.pop("clock", None)
@@ -100,7 +100,9 @@ def build_configs(
     env.scene.num_envs = spec.num_envs
   if spec.iterations is not None:
     agent.iterations = spec.iterations
+  defaults = plain({"env": env, "agent": agent})
   env, agent = _apply_overrides(env, agent, spec.overrides)
+  _check_finite(plain({"env": env, "agent": agent}), defaults)
   check_effects(env, agent, overrides)
   _check_sizes(env)
   return env, agent
@@ -290,6 +292,21 @@ def _check_sizes(env: ConstrainedEnvCfg) -> None:
   ):
     if not value > 0:
       raise UserError(f"--env.{option} must be above 0, not {value}.")
+
+
+def _check_finite(value: Any, default: Any, path: str = "-") -> None:
+  """Refuse numbers that are not finite where the defaults are; both are plain data."""
+  if isinstance(value, dict):
+    before = default if isinstance(default, dict) else {}
+    for key, item in value.items():
+      _check_finite(item, before.get(key), f"{path}.{key}")
+  elif isinstance(value, list):
+    before = default if isinstance(default, list) else []
+    for index, item in enumerate(value):
+      _check_finite(item, before[index] if index < len(before) else None, path)
+  elif isinstance(value, float) and not math.isfinite(value) and value != default:
+    option = "--" + path.removeprefix("-.").replace("_", "-")
+    raise UserError(f"{option} must be finite, not {value}.")
 
 
 def _tyro_sentence(text: str) -> str:

@@ -17,6 +17,7 @@ import yaml
 from decap.cli import main
 from decap.deploy.bundle import load_bundle
 from decap.errors import UserError
+from decap.lock import one_writer
 from decap.rl import checkpoint, checkpoint_files
 from decap.rl.inference import policy_from_state
 from decap.runs import load_spec
@@ -97,6 +98,9 @@ def test_export_writes_another_folder(run, tmp_path, capsys):
   assert "iteration 2, 29 joints at 50 Hz" in capsys.readouterr().out
   original = (run / "policy" / "policy.onnx").read_bytes()
   assert (tmp_path / "bundle" / "policy.onnx").read_bytes() == original
+  # What others load is there too.
+  assert b"joint_stiffness" in original and b"observation_names" in original
+  assert "joint_ids_map: [0, 1, 2," in (tmp_path / "bundle" / "deploy.yaml").read_text()
 
 
 def test_a_run_goes_on_to_a_larger_number_only(run, capsys):
@@ -112,6 +116,15 @@ def test_a_run_goes_on_to_a_larger_number_only(run, capsys):
   capsys.readouterr()
   assert main(["train", *options]) == 2
   assert "model_2.pt is older than model_3.pt" in capsys.readouterr().err
+
+
+def test_a_run_that_is_being_trained_is_not_continued(run, capsys):
+  options = ["--resume", str(run), "--iterations", "9", "--device", "cpu"]
+  with one_writer(run):
+    assert main(["train", *options]) == 2
+  captured = capsys.readouterr()
+  assert f"{run} is being trained by process {os.getpid()} on" in captured.err
+  assert "Building" not in captured.out
 
 
 def test_mjlabs_own_play_runs_a_checkpoint(run, monkeypatch):
@@ -204,6 +217,16 @@ def test_ctrl_c_saves_and_exits_with_130(tmp_path):
     (["--env.rewards.track-xy.wieght", "2"], "Unrecognized options"),
     (["--env.termination.rho", "half"], "could not convert string to float: 'half'"),
     (["--env.termination.rho", "1.5"], "rho must be in"),
+    (
+      ["--env.rewards.track-xy.weight", "nan"],
+      "track-xy.weight must be finite, not nan",
+    ),
+    (["--env.termination.kappa", "inf"], "kappa"),
+    (["--agent.algorithm.learning-rate", "inf"], "learning_rate must be finite"),
+    (
+      ["--env.constraints.joint-vel.limits", "{'upper': 1e999, 'lower': 1.0}"],
+      "--env.constraints.joint-vel.limits.upper must be finite, not inf",
+    ),
     (["--agent.algorithm.schedule", "slow"], "invalid choice 'slow'"),
     (["--agent.algorithm.num-mini-batches", "0"], "num_mini_batches must be at least"),
     (["--env.decimation", "0"], "--env.decimation must be above 0, not 0"),
@@ -221,6 +244,39 @@ def test_overrides_are_checked_before_the_environment_is_built(
   assert message in captured.err and len(captured.err.splitlines()) == 1
   assert "Building" not in captured.out
   assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("interval, kept", [(1000, False), (1, True)])
+def test_a_run_that_diverges_says_so_and_keeps_what_was_good(
+  interval, kept, tmp_path, capsys, monkeypatch
+):
+  from decap.rl.runner import Runner
+
+  iterate = Runner.iterate
+
+  def poisoned(self, watch):
+    if self.iteration == 2:
+      with torch.no_grad():
+        next(self.alg.actor.parameters())[0] = float("nan")
+    return iterate(self, watch)
+
+  monkeypatch.setattr(Runner, "iterate", poisoned)
+  options = ["--task", "g1-flat", "--device", "cpu", "--num-envs", "2"]
+  options += ["--iterations", "5", "--log-root", str(tmp_path), *SMALL]
+  assert main(["train", *options, "--agent.save-interval", str(interval)]) == 1
+  captured = capsys.readouterr()
+  assert "Done" not in captured.out and len(captured.err.splitlines()) == 1
+  assert "diverged in iteration 3: not finite are " in captured.err
+  assert "loss value" in captured.err and "network weights actor " in captured.err
+  folders = list((tmp_path / "g1-flat").iterdir())
+  assert len(folders) == kept
+  if not kept:
+    assert "There is no checkpoint from before" in captured.err
+    return
+  path = checkpoint_files.resolve(folders[0])
+  assert f"The last good checkpoint is {path}" in captured.err
+  assert checkpoint.load(path)["iter"] == 2
+  assert not (folders[0] / "policy").exists()
 
 
 def test_an_agent_that_cannot_be_built_leaves_no_run(tmp_path, capsys):

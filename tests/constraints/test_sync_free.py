@@ -13,7 +13,6 @@ FORBIDDEN = (
   "_local_scalar_dense",
   "nonzero",
   "masked_select",
-  "index.Tensor",
   "index_put",
   "_unique2",
   "lift_fresh",
@@ -26,6 +25,10 @@ class ForbidSyncs(TorchDispatchMode):
   def __torch_dispatch__(self, func, types, args=(), kwargs=None):
     name = str(func)
     assert not any(f"aten.{bad}" in name for bad in FORBIDDEN), name
+    # Integers index on the device; a mask first has to be counted.
+    indices = args[1] if name.startswith("aten.index.Tensor") else ()
+    masks = [i for i in indices if i is not None and i.dtype is torch.bool]
+    assert not masks, f"{name} with a mask"
     return func(*args, **(kwargs or {}))
 
 
@@ -42,6 +45,9 @@ class ControlStep:
     self.scale = core.ViolationScale(
       (2,), floor=self.limit * 0.01, decay=0.95, device=device
     )
+    groups = {"all": core.BodyGroupCfg((".*",), 0.5)}
+    limits = {"rate": {"all": 5.0}}
+    self.composition = core.Composition(limits, groups, ("a", "b"), device=device)
 
   def __call__(self, action: torch.Tensor, prev_action: torch.Tensor) -> torch.Tensor:
     q = core.action_rate(action, prev_action, self.action_scale, dt=0.02)
@@ -50,7 +56,9 @@ class ControlStep:
     scale = self.scale.value
     decap = core.decap_probability(q, limit, self.p_max, scale, rho=0.7, kappa=2.0)
     cat = core.cat_probability(q, limit, self.p_max, scale)
-    return self.cap.scale(core.strongest([decap, cat]))
+    rows = self.composition.probabilities(self.composition.join({"rate": q}))
+    costs = self.composition.costs(q)
+    return self.cap.scale(torch.cat((decap, cat, rows, costs), 1).amax(1))
 
   def state(self) -> list[torch.Tensor]:
     return [
@@ -60,6 +68,7 @@ class ControlStep:
       self.cap.gain,
       self.scale.value,
       self.scale.gain,
+      self.composition.scale.value,
     ]
 
 
@@ -74,6 +83,12 @@ def test_no_operation_waits_for_the_device():
   with ForbidSyncs():
     delta = step(action, previous)
   assert delta.shape == (64,)
+
+
+def test_the_guard_catches_a_mask():
+  mask = torch.tensor([True, False])
+  with pytest.raises(AssertionError, match="with a mask"), ForbidSyncs():
+    torch.ones(2)[mask]
 
 
 def test_the_guard_catches_a_branch_on_a_tensor():

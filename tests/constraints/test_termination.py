@@ -10,7 +10,6 @@ from decap.constraints import (
   barrier_slope,
   cat_probability,
   decap_probability,
-  strongest,
 )
 
 INF, NAN = math.inf, math.nan
@@ -116,12 +115,6 @@ def test_non_finite_quantities_give_one(q):
   assert delta([q]).item() == 1.0
   assert delta([q], barrier=False).item() == 1.0
   assert cat_probability(torch.tensor([q]), 10.0, 0.25, 4.0).item() == 1.0
-
-
-def test_strongest_is_the_maximum_over_constraints_and_joints():
-  joints = torch.tensor([[0.1, 0.3], [0.0, 0.2]])
-  scalar = torch.tensor([0.2, 0.9])
-  assert torch.equal(strongest([joints, scalar]), torch.tensor([0.3, 0.9]))
 
 
 def scale_of(joints=2, floor=0.1, decay=0.95):

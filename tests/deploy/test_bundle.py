@@ -189,3 +189,43 @@ def test_a_robot_needs_neither_torch_nor_mjlab():
     [sys.executable, "-c", code], capture_output=True, text=True, check=True
   )
   assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_policy_that_diverged_is_neither_written_nor_loaded(tmp_path, value):
+  actor = _actor()
+  with torch.no_grad():
+    actor.mlp[2].weight[3, 1] = value
+  with pytest.raises(UserError, match=r"not exported: mlp.2.weight is not finite"):
+    actor_to_onnx(actor.state_dict(), "elu", 1e-2)
+  # One that someone else wrote, with a checksum that fits.
+  import onnx
+
+  model = onnx.load_from_string(actor_to_onnx(_actor().state_dict(), "elu", 1e-2))
+  constant = next(c for c in model.graph.initializer if c.name == "w2")
+  weights = onnx.numpy_helper.to_array(constant).copy()
+  weights[3, 1] = value
+  constant.CopyFrom(onnx.numpy_helper.from_array(weights, "w2"))
+  write_bundle(tmp_path / "policy", model.SerializeToString(), _info())
+  with pytest.raises(UserError, match="policy that diverged: w2 is not finite"):
+    load_bundle(tmp_path / "policy")
+
+
+def test_a_network_that_answers_nan_is_refused(tmp_path):
+  """All constants are finite, and 1e38 · 1e38 is not."""
+  actor = _actor(activation="relu", normalised=False)
+  with torch.no_grad():
+    for parameter in actor.parameters():
+      parameter.fill_(1e38)
+  onnx = actor_to_onnx(actor.state_dict(), "relu", 1e-2)
+  write_bundle(tmp_path / "policy", onnx, _info())
+  with pytest.raises(UserError, match="answers zeros with numbers that are not finite"):
+    load_bundle(tmp_path / "policy")
+
+
+def test_junk_with_a_fitting_checksum_is_refused_in_a_sentence(tmp_path, capfd):
+  write_bundle(tmp_path / "policy", b"junk" * 100, _info())
+  with pytest.raises(UserError, match="policy.onnx is not a network in ONNX format"):
+    load_bundle(tmp_path / "policy")
+  captured = capfd.readouterr()
+  assert captured.err == "" and captured.out == ""

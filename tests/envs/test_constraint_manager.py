@@ -181,7 +181,7 @@ def test_what_is_not_finite_ends_its_own_environment_only(env, value):
   reported = constraints.compute()
   assert reported["delta"].tolist() == [0.0, 0.0, 1.0, 0.0]
   assert reported["costs"][:, 1].tolist() == [0.0, 0.0, 1.0, 0.0]
-  assert constraints.scale.value.isfinite().all()
+  assert constraints.composition.scale.value.isfinite().all()
 
 
 def test_p_max_may_change_in_place(env):

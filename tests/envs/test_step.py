@@ -146,8 +146,8 @@ def test_a_changed_limit_takes_effect(env):
   assert (extras["constraints"]["costs"][:, k] == 1).all()
   manager.set_limit("joint_vel/upper", 3.0)
   elbow = 29 * 3 + env.scene["robot"].joint_names.index("left_elbow_joint")
-  assert manager.limit[elbow] == 3.0
-  assert manager.scale.floor[0, elbow].item() == pytest.approx(0.03)
+  assert manager.composition.limit[elbow] == 3.0
+  assert manager.composition.scale.floor[elbow].item() == pytest.approx(0.03)
   manager.set_limit("joint_vel/upper", 1.5)
   with pytest.raises(ValueError, match="no constraint 'joint_vel/tail'"):
     manager.set_limit("joint_vel/tail", 1.0)
@@ -180,6 +180,27 @@ def test_state_dict_continues_bit_for_bit():
   second.load_state_dict(saved)
   for a, b in zip(expected, go_on(second), strict=True):
     assert torch.equal(a, b)
+
+
+def test_state_of_before_the_composition_goes_on(env):
+  env.reset(seed=1)
+  env.step(actions(env))
+  saved = env.state_dict()
+  tensors = saved["tensors"]
+  # As it was written by decap 0.1: on the manager, scales with a leading dimension.
+  for name in ("limit", "p_max"):
+    path = f"constraint_manager/composition/{name}"
+    tensors[f"constraint_manager/{name}"] = tensors.pop(path)
+  for name in ("row_columns", "row_limit"):
+    path = f"constraint_manager/composition/{name}"
+    tensors[f"constraint_manager/_{name}"] = tensors.pop(path)
+  for name in ("floor", "value", "gain"):
+    path = f"constraint_manager/composition/scale/{name}"
+    tensors[f"constraint_manager/scale/{name}"] = tensors.pop(path).unsqueeze(0)
+  value = tensors["constraint_manager/scale/value"].clone()
+  env.step(actions(env))
+  env.load_state_dict(saved)
+  assert torch.equal(env.constraint_manager.composition.scale.value, value[0])
 
 
 def test_state_of_another_environment_is_refused(env):
@@ -306,6 +327,17 @@ def test_a_changed_reward_weight_takes_effect(env):
   env.reward_manager.load_weights()
 
 
+def test_a_weight_that_is_no_number_is_refused(env):
+  term = env.reward_manager.get_term_cfg("alive")
+  weight = term.weight
+  for bad in (float("nan"), float("inf")):
+    term.weight = bad
+    with pytest.raises(ValueError, match=f"weight of reward 'alive' must be .* {bad}"):
+      env.reward_manager.load_weights()
+  term.weight = weight
+  env.reward_manager.load_weights()
+
+
 def test_an_environment_may_have_no_rewards():
   env = make_env(num_envs=2, rewards={}, task_rewards=())
   env.reset(seed=1)
@@ -320,7 +352,8 @@ def test_other_definitions_of_rate_and_acceleration(env):
   first, second = actions(env), actions(env)
   env.step(first)
   env.step(second)
-  torch.testing.assert_close(mdp.action_rate(env, raw=True), (second - first).abs())
+  per_second = (second - first).abs() / 0.02
+  torch.testing.assert_close(mdp.action_rate(env, raw=True), per_second)
   scale = env.action_manager.get_term("joint_pos").scale
   expected = (second - first).abs() * scale / 0.02
   torch.testing.assert_close(mdp.action_rate(env), expected)

@@ -117,19 +117,83 @@ def metrics(trajectory):
   }
   for name, values in columns.items():
     out[name], out[f"{name}/std"] = over_rollouts(values, always, rollout)
-  command, velocity = (
-    a[name][..., :2].astype(float) for name in ("command", "base_velocity")
-  )
-  speed = np.hypot(command[..., 0], command[..., 1])
-  moving = speed >= 0.1
-  share = (velocity * command).sum(-1) / np.where(moving, speed, 1.0) ** 2
-  out["followed"], out["followed/std"] = over_rollouts(share, moving, rollout)
   minutes = a["fell"].size * layout.control_dt / 60
   out["falls"] = a["fell"].sum() / minutes
   out |= _delta(q, layout, valid, rollout)
+  out |= walking(a, layout, age, warmup, rollout)
   if age.max() >= 128 + warmup:
     out |= _jitter(a, layout, age, warmup)
   return out
+
+
+def walking(a, layout, age, warmup, rollout, fixed=False):
+  """Following, gait, angular velocity, jerk and drift: mean over rollouts by name.
+
+  With `fixed` commands a robot that is told to stand is measured, too.
+  """
+  bins = [np.flatnonzero(np.array(rollout) == r) for r in sorted(set(rollout))]
+  parts = [_walking_of(a, layout, age, warmup, envs, fixed) for envs in bins]
+  out = {name: np.mean([part[name] for part in parts]) for name in parts[0]}
+  for name in ("followed", "followed_yaw"):
+    values = [part[name] for part in parts]
+    out[f"{name}/std"] = np.std(values, ddof=1) if len(values) > 1 else 0.0
+  return out
+
+
+def _walking_of(a, layout, age, warmup, envs, fixed):
+  dt, steps = layout.control_dt, len(age)
+  share, told, yaw, told_yaw, moved, seconds = [], 0, 0.0, 0.0, 0.0, 0.0
+  contacts, lifted, turning, jerk = [], 0, [], []
+  for b in envs:
+    falls = np.flatnonzero(a["fell"][:, b])
+    start = None
+    for t in range(steps):
+      command = a["command"][t, b].astype(float)
+      velocity = a["base_velocity"][t, b].astype(float)
+      awake = age[t, b] >= warmup
+      fell_before = any(f == t - age[t, b] - 1 for f in falls)
+      falling = any(t <= f < t + 50 for f in falls)
+      if awake or fell_before:
+        done = awake and not falling
+        speed = np.hypot(*command[:2])
+        if speed >= 0.1:
+          told += 1
+          share.append(velocity[:2] @ command[:2] / speed**2 if done else 0.0)
+        told_yaw += command[2] ** 2
+        yaw += velocity[2] * command[2] if done else 0.0
+      if not awake:
+        continue
+      if fixed or np.linalg.norm(command) >= 0.1:
+        now = a["contact"][t, b]
+        contacts.append(now)
+        if age[t, b] > 0:
+          lifted += (a["contact"][t - 1, b] & ~now).sum()
+      turning.append(a["angular_velocity"][t, b].astype(float))
+      if age[t, b] >= 3:
+        third = np.diff(a["head_position"][t - 3 : t + 1, b].astype(float), 3, axis=0)
+        jerk.append((third**2).sum() / dt**6)
+      place = a["base_position"][t, b, :2].astype(float)
+      start = place if age[t, b] == warmup else start
+      ended = a["fell"][t, b] or a["timed_out"][t, b]
+      if ended or t == steps - 1:
+        moved += np.linalg.norm(place - start)
+        seconds += (age[t, b] - warmup) * dt
+  left, right = np.array(contacts).T
+  turning = np.array(turning)
+  with np.errstate(invalid="ignore"):
+    correlation = np.corrcoef(left, right)[0, 1]
+  return {
+    "followed": np.sum(share) / told if told else np.nan,
+    "followed_yaw": yaw / told_yaw if told_yaw else np.nan,
+    "gait/correlation": correlation,
+    "gait/flight": (~left & ~right).mean(),
+    "gait/double_support": (left & right).mean(),
+    "gait/lift_offs": lifted / (2 * len(contacts) * dt),
+    "angular_velocity/x": np.sqrt((turning[:, 0, 0] ** 2).mean()),
+    "angular_velocity/norm": np.sqrt((turning[:, 0] ** 2).sum(1).mean()),
+    "head_jerk": np.sqrt(np.mean(jerk)),
+    "drift": moved / seconds,
+  }
 
 
 def _delta(q, layout, valid, rollout):

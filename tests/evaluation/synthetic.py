@@ -18,6 +18,7 @@ LAYOUT = Layout(
   action_scale=(0.5, 0.25, 0.4),
   control_dt=0.02,
   physics_dt=0.005,
+  segments=("torso", "head"),
 )
 
 
@@ -52,6 +53,10 @@ def make_trajectory(
     "joint_torque": noisy(8.0, 4.0),
     "base_velocity": rng.normal(0.3, 0.2, (steps, batch, 3)).astype(np.float32),
     "command": rng.uniform(-0.5, 1.0, (steps, batch, 3)).astype(np.float32),
+    "contact": rng.random((steps, batch, 2)) < 0.6,
+    "angular_velocity": rng.normal(0, 1, (steps, batch, 2, 3)).astype(np.float32),
+    "base_position": rng.normal(0, 1, (steps, batch, 3)).astype(np.float32),
+    "head_position": rng.normal(0, 0.01, (steps, batch, 3)).astype(np.float32),
     "fell": fell,
     "timed_out": timed_out,
     "age": age,

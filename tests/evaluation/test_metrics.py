@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from decap.errors import UserError
 from decap.evaluation.metrics import (
   Metrics,
   measure_trajectory,
@@ -16,7 +17,7 @@ from tests.evaluation import reference
 from tests.evaluation.synthetic import LAYOUT, make_trajectory
 
 
-def flatten(result):
+def flatten(result, segment="torso"):
   """The figures of a result under the names of the reference."""
   out = {}
   for group, values in result["smoothness"].items():
@@ -29,6 +30,11 @@ def flatten(result):
       out[f"{group}/{name}/joints"] = value["joint_steps"]["mean"]
   for name, value in result["tracking"].items():
     out[name], out[f"{name}/std"] = value["mean"], value["std"]
+  out |= {f"gait/{name}": value["mean"] for name, value in result["gait"].items()}
+  for axis in ("x", "norm"):
+    turning = result["angular_velocity"][segment][axis]["mean"]
+    out[f"angular_velocity/{axis}"] = turning
+  out |= {name: result[name]["mean"] for name in ("head_jerk", "drift")}
   out["falls"] = result["falls_per_minute"]["mean"]
   out["delta"] = result["delta"]["mean"]["mean"]
   out |= {f"share/{name}": value for name, value in result["delta"]["share"].items()}
@@ -57,6 +63,19 @@ def test_a_stored_trajectory_gives_the_same_json(tmp_path):
   assert json.dumps(direct) == json.dumps(stored)
 
 
+def test_older_trajectories_still_show_their_quantities(tmp_path):
+  trajectory = make_trajectory()
+  expected = measure_trajectory(trajectory)
+  for name in ("contact", "angular_velocity", "base_position", "head_position"):
+    del trajectory.arrays[name]
+  trajectory.save(tmp_path / "old.npz")
+  old = load_trajectory(tmp_path / "old.npz")
+  for name, values in measure_trajectory(old).items():
+    np.testing.assert_array_equal(values, expected[name])
+  with pytest.raises(UserError, match="an older one, without contacts"):
+    metrics_of_trajectory(old)
+
+
 def sample(action=(0, 0, 0), vel=(0, 0, 0), torque=(0, 0, 0), fell=False, **changes):
   def row(values):
     return torch.tensor([values], dtype=torch.float32)
@@ -69,6 +88,10 @@ def sample(action=(0, 0, 0), vel=(0, 0, 0), torque=(0, 0, 0), fell=False, **chan
     "joint_torque": row(torque),
     "base_velocity": row((0, 0, 0)),
     "command": row((0, 0, 0)),
+    "contact": torch.ones(1, 2, dtype=torch.bool),
+    "angular_velocity": torch.zeros(1, 2, 3),
+    "base_position": row((0, 0, 0)),
+    "head_position": row((0, 0, 0)),
     "fell": torch.tensor([fell]),
     "timed_out": torch.tensor([False]),
   }
@@ -134,28 +157,6 @@ def test_standing_still_is_scored_from_the_commands():
   assert result["standing_still"]["mae_xy"]["mean"] == pytest.approx(0.25)
   # 30 · exp(-0.25 / 0.25)
   assert result["standing_still"]["return_xy"]["mean"] == pytest.approx(11.0364, 1e-5)
-
-
-@pytest.mark.parametrize(
-  ("velocity", "followed"),
-  [((0.4, 0.3), 1.0), ((0.2, 0.15), 0.5), ((0.3, -0.4), 0.0), ((-0.4, -0.3), -1.0)],
-)
-def test_followed_is_the_share_of_the_commanded_velocity(velocity, followed):
-  metrics = Metrics(LAYOUT, rollouts=1, envs=1, warmup=0)
-  told = torch.tensor([[0.4, 0.3, 0.2]]), torch.tensor([[*velocity, 0.0]])
-  # The second step is not told to move, and does not count.
-  untold = torch.tensor([[0.05, 0.0, 0.2]]), torch.ones(1, 3)
-  for command, moved in (told, untold):
-    metrics.add(sample(command=command, base_velocity=moved))
-  result = metrics.result()
-  assert result["tracking"]["followed"]["mean"] == pytest.approx(followed, abs=1e-6)
-  assert result["standing_still"]["followed"]["mean"] == 0.0
-
-
-def test_nobody_follows_where_nobody_is_told_to_move():
-  metrics = Metrics(LAYOUT, rollouts=1, envs=1, warmup=0)
-  metrics.add(sample())
-  assert metrics.result()["tracking"]["followed"]["mean"] is None
 
 
 def test_a_broken_environment_is_counted_and_left_out():

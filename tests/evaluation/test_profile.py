@@ -6,7 +6,6 @@ from rich.console import Console
 
 from decap.errors import UserError
 from decap.evaluation.profile import (
-  DEFAULT_RULE,
   group_table,
   joint_tables,
   profile_trajectory,
@@ -14,7 +13,7 @@ from decap.evaluation.profile import (
   write_limits,
 )
 from decap.runs import read_limits
-from tests.evaluation.synthetic import make_trajectory
+from tests.evaluation.synthetic import LAYOUT, make_trajectory
 
 
 def known_trajectory():
@@ -37,14 +36,16 @@ def test_quantiles_by_hand():
 
 def test_the_papers_rule():
   """Upper: towards the lower end. Lower: near the observed range."""
-  limits = propose_limits(known_trajectory(), DEFAULT_RULE)
+  limits = propose_limits(known_trajectory(), {"upper": 0.5})
   assert limits["joint_vel"] == {"upper": 5.05, "lower": 99.0}
 
 
 def test_the_file_is_what_training_reads(tmp_path):
   limits = propose_limits(known_trajectory(), {"upper": 0.9, "lower": 0.999})
   path = tmp_path / "deep" / "limits.yaml"
-  write_limits(path, limits, {"upper": 0.9, "lower": 0.999}, {"source": "runs/a"})
+  write_limits(
+    path, limits, {"upper": 0.9, "lower": 0.999}, {"source": "runs/a"}, LAYOUT
+  )
   assert read_limits(path) == limits
   assert "# Limits measured on runs/a" in path.read_text()
 
@@ -64,13 +65,12 @@ def test_a_policy_that_does_not_move_gives_no_limits():
   trajectory = known_trajectory()
   trajectory.arrays["action"][:] = 0.0
   with pytest.raises(UserError, match="action_rate/upper is 0"):
-    propose_limits(trajectory, DEFAULT_RULE)
+    propose_limits(trajectory, {"upper": 0.5})
 
 
 @pytest.mark.parametrize(
   ("rule", "message"),
   [
-    ({"upper": 0.5}, "no quantile for the group 'lower'"),
     ({"upper": 0.5, "lower": 1.0}, r"'lower' must be in \(0, 1\), not 1.0"),
     ({"upper": 0.5, "lower": 0.9, "tail": 0.9}, "Unknown group 'tail'"),
   ],

@@ -67,7 +67,7 @@ def test_it_loads_nothing_from_elsewhere(page):
 
 
 def test_it_shows_tables_figures_playback_and_how_it_was_made(page):
-  assert page.count("<table>") == 6
+  assert page.count("<table>") == 11
   # Tracking, four traces, distributions, four joint figures, spectra.
   assert page.count("data:image/svg+xml") == 11
   assert page.count("<canvas") == 2

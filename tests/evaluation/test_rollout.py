@@ -12,16 +12,17 @@ from decap.evaluation.environment import (
   command_term,
   evaluation_cfg,
   last_sample,
+  make_env,
 )
 from decap.evaluation.metrics import measure
 from decap.evaluation.policies import Policy, load_policy
-from decap.evaluation.protocol import SWITCHING_SCHEDULE, Protocol
-from decap.evaluation.rollout import Rollout, describe_env, evaluate, make_env
+from decap.evaluation.protocol import COMMANDS, SWITCHING_SCHEDULE, Protocol
+from decap.evaluation.rollout import Rollout, describe_env, evaluate
 from decap.testing import waits
 from tests.evaluation import reference
 from tests.evaluation.test_metrics import flatten
 
-SMALL = Protocol(rollouts=2, envs=4, steps=70, warmup=5)
+SMALL = Protocol(rollouts=2, envs=4, steps=70, warmup=5, per_command=0)
 
 
 def noisy(protocol, size=1.0):
@@ -54,7 +55,8 @@ def test_identical_seeds_give_identical_json(evaluation):
 def test_an_independent_implementation_gets_the_same_figures(evaluation):
   trajectory = evaluation.trajectory
   assert trajectory.fell.any(), "the test needs a fall"
-  ours, theirs = flatten(evaluation.result.metrics), reference.metrics(trajectory)
+  ours = flatten(evaluation.result.metrics, segment="pelvis")
+  theirs = reference.metrics(trajectory)
   assert ours.keys() - theirs.keys() == {"jitter/upper", "jitter/lower"}  # Too short.
   for name, value in theirs.items():
     assert ours[name] == pytest.approx(value, rel=1e-4, abs=1e-7), name
@@ -81,6 +83,9 @@ def test_samples_are_what_the_constraints_of_training_see(rollout):
   for _ in range(40):
     obs, _, fell, late, extras = env.step(rollout.policy.act(obs))
     sample = last_sample(env, fell, late)
+    seen = sample.quantities
+    assert seen is extras["constraints"]["quantities"]
+    sample.quantities = {}  # What a robot's log could tell.
     first = done.unsqueeze(1)
     prev_action = (
       torch.where(first, sample.action, before.action) if before else sample.action
@@ -91,9 +96,9 @@ def test_samples_are_what_the_constraints_of_training_see(rollout):
       else sample.joint_vel
     )
     values = measure(sample, prev_action, prev_vel, scale, layout)
-    for m, name in enumerate(("action_rate", "joint_acc", "joint_torque", "joint_vel")):
-      seen = extras["constraints"]["quantities"][name]
-      torch.testing.assert_close(values[:, m], seen, rtol=1e-5, atol=1e-4)
+    assert list(seen) == ["action_rate", "joint_acc", "joint_torque", "joint_vel"]
+    for name, value in seen.items():
+      torch.testing.assert_close(values[name], value, rtol=1e-5, atol=1e-4)
     before, done = dataclasses.replace(sample), fell | late
     ends += int(done.sum())
   assert ends > 0
@@ -171,6 +176,53 @@ def test_fixed_commands_are_the_only_ones():
   assert command.resampling_time_range[0] > 1e6
 
 
+def test_further_robots_are_told_one_thing_each_resets_included():
+  """Robots 2 to 14 have the thirteen commands, though noise makes them fall."""
+  protocol = Protocol(rollouts=1, envs=2, steps=40, warmup=5, per_command=1)
+  env = make_env(evaluation_cfg(protocol), "cpu")
+  rollout = Rollout(env, noisy(protocol), protocol)
+  told = torch.tensor(list(COMMANDS.values()))
+  obs, _ = env.reset(seed=0)
+  fell = 0
+  for _ in range(protocol.steps):
+    obs, _, ended, late, _ = env.step(rollout.policy.act(obs))
+    sample = last_sample(env, ended, late)
+    rollout.metrics.add(sample)
+    torch.testing.assert_close(sample.command[2:], told)
+    torch.testing.assert_close(obs["actor"][2:, 6:9], told)
+    fell += int(ended[2:].sum())
+  env.close()
+  assert fell > 0
+  assert list(rollout.metrics.result()["commands"]) == list(COMMANDS)
+
+
+def test_feet_and_bodies_are_read_from_the_model(rollout):
+  """A robot that stands: both feet down, head at its height, nothing turns.
+
+  Turned by hand at 0.3 rad/s about the vertical, all of it turns as one.
+  """
+  env = rollout.env
+  env.reset(seed=2)
+  zero = torch.zeros(SMALL.num_envs, 29)
+  for _ in range(15):
+    _, _, fell, late, _ = env.step(zero)
+  sample = last_sample(env, fell, late)
+  assert sample.contact.all()
+  assert sample.angular_velocity.shape == (8, len(rollout.layout.segments), 3)
+  assert sample.angular_velocity.abs().max() < 1.5
+  height = sample.head_position[:, 2] - sample.base_position[:, 2]
+  assert ((0.4 < height) & (height < 0.6)).all()
+  assert sample.base_position[:, :2].abs().max() < 1.0  # From its own origin.
+  robot = env.scene["robot"]
+  robot.data.data.qvel[:] = 0.0
+  robot.data.data.qvel[:, robot.indexing.free_joint_v_adr[5]] = 0.3
+  env.sim.forward()
+  for read in env.before_reset:
+    read(env)
+  turning = last_sample(env, fell, late).angular_velocity.norm(dim=2)
+  assert (turning - 0.3).abs().max() < 1e-4
+
+
 def test_rough_ground_takes_every_level():
   cfg = evaluation_cfg(dataclasses.replace(SMALL, task="g1-rough"))
   assert not cfg.curriculum and next(iter(cfg.events)) == "patch"
@@ -192,6 +244,7 @@ def test_other_limits_can_be_counted_against():
     ({"warmup": 70}, "warmup must be between 0 and steps - 1 = 69"),
     ({"commands": "fixed"}, "fixed exactly when a command is given"),
     ({"command": (1.0, 0.0, 0.0)}, "fixed exactly when a command is given"),
+    ({"per_command": -1}, "per_command must be at least 0"),
     ({"push_interval_s": 0.0}, "push_interval_s must be positive"),
   ],
 )

@@ -5,11 +5,11 @@ import time
 import pytest
 import torch
 
-from decap.evaluation.environment import evaluation_cfg
+from decap.evaluation.environment import evaluation_cfg, make_env
 from decap.evaluation.metrics import Metrics
 from decap.evaluation.policies import Policy, load_policy
 from decap.evaluation.protocol import Protocol
-from decap.evaluation.rollout import Rollout, evaluate, make_env
+from decap.evaluation.rollout import Rollout, evaluate
 from decap.testing import waits
 from tests.evaluation.synthetic import make_trajectory
 
@@ -54,7 +54,7 @@ def test_accumulation_never_waits_for_the_device():
 @pytest.mark.slow
 def test_rate_on_the_cpu():
   """Processor time, the least of three each: other work on the machine comes and goes."""
-  protocol = Protocol(rollouts=1, envs=64, steps=60, warmup=10)
+  protocol = Protocol(rollouts=1, envs=64, steps=60, warmup=10, per_command=0)
   best = {Bare: float("inf"), Rollout: float("inf")}
   for _ in range(3):
     for kind in best:
@@ -96,7 +96,7 @@ def test_both_engines_measure_the_same():
   Trajectories diverge after a second, so means over environments are compared, within
   five standard errors of their difference and 2 % of their size.
   """
-  protocol = Protocol(rollouts=8, envs=64, steps=200, warmup=20)
+  protocol = Protocol(rollouts=8, envs=64, steps=200, warmup=20, per_command=0)
   results = [
     evaluate(network(device), protocol, device=device).result.metrics
     for device in ("cpu", "cuda:0")

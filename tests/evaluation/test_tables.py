@@ -12,7 +12,13 @@ from decap.errors import UserError
 from decap.evaluation import table_formats as formats
 from decap.evaluation.metrics import metrics_of_trajectory
 from decap.evaluation.results import Result, find_result, load_result
-from decap.evaluation.tables import STANDING, group_results, make_tables
+from decap.evaluation.tables import (
+  STANDING,
+  command_tables,
+  group_results,
+  make_tables,
+)
+from decap.evaluation.verdict import worst_violation
 from tests.evaluation.synthetic import LAYOUT, make_trajectory
 
 
@@ -23,8 +29,17 @@ def template():
     policy={"name": "run", "method": "decap", "seed": 1},
     protocol=trajectory.protocol,
     layout=trajectory.layout,
-    metrics=metrics_of_trajectory(trajectory),
+    metrics=walking(metrics_of_trajectory(trajectory)),
   )
+
+
+def walking(metrics):
+  """The numbers of a policy that walks, which that of noise does not."""
+  metrics["falls_per_minute"]["mean"] = 0.0
+  metrics["tracking"]["followed"]["mean"] = 0.9
+  metrics["gait"]["correlation"]["mean"] = -0.5
+  metrics["gait"]["flight"]["mean"] = 0.0
+  return metrics
 
 
 def result(template, method, rate, seed=1, **policy):
@@ -128,6 +143,80 @@ def test_the_zero_action_is_never_best(template):
   )[0]
   upper = {row.label: row.cells[0] for row in table.rows if row.section == "upper"}
   assert upper["DeCap"].best and not upper["Zero action"].best
+
+
+@pytest.mark.parametrize(
+  ("path", "value", "mark"),
+  [
+    (("falls_per_minute",), 0.04, "falls"),
+    (("tracking", "followed"), 0.49, "stands"),
+    (("gait", "correlation"), 0.01, "hops"),
+    (("gait", "flight"), 0.03, "hops"),
+    (("commands", "forward 1.0", "gait", "flight"), 0.03, "hops"),
+  ],
+)
+def test_who_falls_stands_or_hops_is_marked_and_never_best(template, path, value, mark):
+  """In each format, and though one seed of two is enough to be marked."""
+  bad = result(template, "decap", 0.5, seed=2)
+  bad.metrics["commands"] = {"forward 1.0": {"gait": {}}}
+  place = bad.metrics
+  for key in path[:-1]:
+    place = place[key]
+  place[path[-1]] = value if path[0] == "commands" else {"mean": value, "std": 0.0}
+  good = [result(template, m, rate) for m, rate in (("cat", 2.0), ("lcp", 3.0))]
+  tables = tables_of(result(template, "decap", 0.5), bad, *good)
+  upper = {row.label: row for row in tables[0].rows if row.section == "upper"}
+  assert upper["DeCap"].marks == (mark,) and upper["CaT"].marks == ()
+  assert not upper["DeCap"].cells[0].best and upper["CaT"].cells[0].best
+  assert f"| DeCap [{mark}] |" in formats.to_markdown(tables[0])
+  assert f"DeCap [{mark}] &" in formats.to_latex(tables[0])
+  assert f"DeCap [{mark}]</th>" in formats.to_html(tables[0])
+  assert f"DeCap,{mark}," in formats.to_csv(tables)
+  assert "never best" in tables[0].note
+
+
+def test_files_of_before_gait_and_commands_still_compare(template):
+  old = copy.deepcopy(template)
+  for name in ("gait", "angular_velocity", "head_jerk", "drift", "response"):
+    del old.metrics[name]
+  del old.metrics["commands"], old.metrics["tracking"]["followed"]
+  old.policy = {"name": "old", "method": "cat", "seed": 1}
+  tables = {t.title: t for t in tables_of(old, template)}
+  gait = tables["Gait"]
+  assert [row.label for row in gait.rows] == ["CaT", "DeCap"] * 3
+  random = {row.label: row for row in gait.rows if row.section == "random"}
+  assert random["CaT"].cells[0].mean is None
+  assert random["DeCap"].cells[0].mean == -0.5
+  assert "| random | CaT | – | – |" in formats.to_markdown(gait)
+  # Alone, an old file has no table of what it does not know.
+  assert "Gait" not in {t.title for t in tables_of(old)}
+
+
+def test_a_policy_is_shown_command_by_command(template):
+  new = copy.deepcopy(template)
+  numbers = {key: new.metrics[key] for key in ("gait", "angular_velocity")}
+  told = {"tracking": {"followed": None, "followed_yaw": 0.4}, **numbers}
+  new.metrics["commands"] = {"turn left 0.2": told}
+  table, posture = command_tables(new)
+  assert [row.label for row in table.rows] == ["turn left 0.2", "random"]
+  titles = [column.title for column in table.columns]
+  yaw = table.rows[0].cells[titles.index("Yaw")]
+  assert yaw.mean == pytest.approx(40.0)
+  assert table.rows[0].cells[titles.index("Followed")].mean is None
+  assert table.rows[1].cells[titles.index("Followed")].mean == pytest.approx(90.0)
+  assert [column.title for column in posture.columns] == ["Torso", "Head", "Head jerk"]
+  assert formats.to_markdown(table).splitlines()[2].startswith("| Command | Followed")
+  tables = {t.title: t for t in tables_of(new)}
+  following = tables["Followed sideways, turning and mixed; standing"]
+  titles = [column.title for column in following.columns]
+  # Turning on the spot is followed in yaw.
+  assert following.rows[0].cells[titles.index("Turn left 0.2")].mean == 40.0
+
+
+def test_the_worst_violation_is_named(template):
+  new = copy.deepcopy(template)
+  new.metrics["violations"]["lower"]["joint_torque"]["any_joint"]["mean"] = 0.99
+  assert worst_violation(new.metrics) == ("joint_torque/lower", 0.99)
 
 
 def test_formats(template):

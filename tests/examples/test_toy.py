@@ -24,12 +24,12 @@ def test_a_held_action_brings_the_joints_to_its_goal():
 
 def test_costs_are_the_joints_above_their_own_limits():
   constraints = toy.Constraints(toy.METHODS["DeCap"])
-  assert constraints.cost_names == [
+  assert constraints.composition.row_names == (
     "action_rate/reach",
     "action_rate/carry",
     "joint_velocity/reach",
     "joint_velocity/carry",
-  ]
+  )
   out = constraints.compute(
     {
       "action_rate": torch.tensor([[10.0, 10.0]]),  # limits 100 and 3
@@ -41,9 +41,10 @@ def test_costs_are_the_joints_above_their_own_limits():
 
 def test_cat_lifetime_falls_linearly():
   constraints = toy.Constraints(toy.METHODS["CaT"])
-  for share, lifetime in ((0.0, 20.0), (0.5, 12.0), (1.0, 4.0)):
+  for share, lifetime in ((0.0, 20.0), (0.25, 12.0), (0.5, 4.0), (1.0, 4.0)):
     constraints.progress(share)
-    assert constraints.p_max.tolist() == pytest.approx([1.0 / lifetime] * 2)
+    p_max = constraints.composition.p_max
+    assert p_max.tolist() == pytest.approx([1.0 / lifetime] * 4)
 
 
 @pytest.mark.parametrize("name", toy.METHODS)

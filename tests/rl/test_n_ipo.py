@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from decap.rl.config import NIpoCfg
-from decap.rl.n_ipo import adaptive_thresholds, log_barrier
+from decap.rl.n_ipo import adaptive_thresholds, extended_log, log_barrier
 
 
 def test_thresholds_by_hand():
@@ -22,17 +22,56 @@ def test_barrier_by_hand():
   ratio = torch.tensor([1.5, 1.0])
   advantages = torch.tensor([[1.0, 2.0], [-1.0, -2.0]])
   barrier = log_barrier(
-    ratio, advantages, torch.tensor([0.25, 0.5]), torch.tensor([1.0, 2.0])
+    ratio,
+    advantages,
+    torch.tensor([0.25, 0.5]),
+    torch.tensor([1.0, 2.0]),
+    torch.tensor([0.1, 0.1]),
   )
   # −log(1 − 0.25 − 0.25) − log(2 − 0.5 − 0.5) = log 2
   assert float(barrier) == pytest.approx(math.log(2.0))
 
 
-def test_barrier_stays_finite_beyond_the_threshold():
+def test_below_the_margin_the_log_goes_on_as_its_tangent():
+  # log 0.5 = −0.693, slope 1/0.5 = 2: at 0.4 −0.893, at −1 −3.693.
+  x = torch.tensor([2.0, 0.5, 0.4, -1.0], requires_grad=True)
+  out = extended_log(x, torch.tensor(0.5))
+  half = math.log(0.5)
+  expected = [math.log(2.0), half, half - 0.2, half - 3.0]
+  assert out.tolist() == pytest.approx(expected)
+  out.sum().backward()
+  assert x.grad is not None
+  assert x.grad[[0, 2, 3]].tolist() == pytest.approx([0.5, 2.0, 2.0])
+
+
+def test_barrier_pulls_back_beyond_the_threshold():
+  """Where the cost has risen past its threshold, a clamp would have no gradient."""
+  ratio = torch.tensor([2.0], requires_grad=True)
   barrier = log_barrier(
-    torch.tensor([2.0]), torch.tensor([[3.0]]), torch.tensor([0.9]), torch.ones(1)
+    ratio,
+    torch.tensor([[3.0]]),
+    torch.tensor([0.9]),
+    torch.ones(1),
+    torch.tensor([0.1]),
   )
-  assert float(barrier) == pytest.approx(-math.log(1e-8))
+  barrier.backward()
+  # Slope 1/0.1 times an advantage of 3.
+  assert ratio.grad is not None and ratio.grad.tolist() == pytest.approx([30.0])
+
+
+def test_an_infeasible_cost_weighs_as_much_as_the_published_constants_say(agent):
+  """1/(t α d) with d = D / (1 − γ): 1/(50 · 0.02 · 1) = 1 per discounted cost."""
+  cfg = NIpoCfg()
+  rate = torch.tensor([0.6])
+  limit = torch.tensor([cfg.cost_limit])
+  thresholds = adaptive_thresholds(rate, limit, cfg.threshold_margin)
+  ratio = torch.ones(1, requires_grad=True)
+  advantage = torch.tensor([[0.7]])  # of the discounted cost
+  margin = cfg.threshold_margin * limit
+  scaled = (1.0 - cfg.gamma) * advantage
+  (log_barrier(ratio, scaled, rate, thresholds, margin) / cfg.barrier_t).backward()
+  assert ratio.grad is not None
+  assert ratio.grad.tolist() == pytest.approx([0.7], rel=1e-3)
 
 
 def test_barrier_gradient_against_finite_differences():
@@ -43,7 +82,8 @@ def test_barrier_gradient_against_finite_differences():
   thresholds = adaptive_thresholds(cost, torch.ones(3, dtype=torch.double), 0.3)
 
   def barrier(log_ratio):
-    return log_barrier(log_ratio.exp(), advantages, cost, thresholds)
+    margin = torch.full((3,), 0.3, dtype=torch.double)
+    return log_barrier(log_ratio.exp(), advantages, cost, thresholds, margin)
 
   assert torch.autograd.gradcheck(barrier, (log_ratio,))
 
@@ -52,7 +92,7 @@ def test_finds_the_constrained_optimum(bandit_problem):
   """At most 20 % of steps above 1 at σ = 0.5 means μ = 1 − 0.5 z_0.8 = 0.579."""
   cfg = NIpoCfg(
     cost_limit=0.2,
-    # α d = 0.02, as with the default limit of 1 %.
+    # α D = 0.0002, as with the default limit of 1 %.
     threshold_margin=0.001,
     barrier_t=10.0,
     entropy_coef=0.0,
@@ -71,7 +111,5 @@ def test_metrics_tell_each_cost_and_threshold(agent):
   metrics = alg.update()
   for name, rate in zip(agent.cost_names, expected, strict=True):
     assert float(metrics[f"Cost/{name}"]) == pytest.approx(float(rate))
-    # d = 0.01 / 0.01 = 1; J = rate / 0.01, above it by α d = 0.02.
-    assert float(metrics[f"Threshold/{name}"]) == pytest.approx(
-      float(rate) / 0.01 + 0.02, rel=1e-4
-    )
+    # Above it by α D = 0.02 · 0.01.
+    assert float(metrics[f"Threshold/{name}"]) == pytest.approx(float(rate) + 0.0002)

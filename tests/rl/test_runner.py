@@ -16,7 +16,7 @@ from mjlab.managers import RewardTermCfg
 from decap.commands.train import make_env
 from decap.errors import UserError
 from decap.methods import METHODS, get_method
-from decap.rl import capture, checkpoint_files
+from decap.rl import capture, checkpoint_files, warnings, watching
 from decap.rl import runner as runner_module
 from decap.rl.runner import Runner
 from decap.runs import RunSpec, build_configs
@@ -155,7 +155,7 @@ def test_rough_ground_resumes_bit_for_bit(tmp_path):
 def test_interrupts_infeasible_limits_and_foreign_policies(
   tmp_path, monkeypatch, capsys
 ):
-  monkeypatch.setattr(runner_module, "INFEASIBLE_AFTER", 2)
+  monkeypatch.setattr(warnings, "INFEASIBLE_AFTER", 2)
   interrupts = []
 
   def interrupt(iteration, log):
@@ -211,13 +211,12 @@ def test_interrupts_infeasible_limits_and_foreign_policies(
     runner.resume(tmp_path / "other.pt")
 
 
-def test_a_run_leaves_curves_and_the_newest_checkpoints(tmp_path, monkeypatch):
+def test_a_run_leaves_curves_and_the_newest_checkpoints(tmp_path):
   from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-  monkeypatch.setattr(runner_module, "KEEP_CHECKPOINTS", 2)
   spec = _spec(iterations=3, num_envs=2)
   runner = _runner(spec, tmp_path)
-  runner.cfg.save_interval = 1
+  runner.cfg.save_interval, runner.cfg.keep_checkpoints = 1, 2
   assert runner.learn()
   assert [i for i, _ in checkpoint_files.list_checkpoints(tmp_path)] == [2, 3]
   events = EventAccumulator(str(tmp_path))
@@ -226,6 +225,37 @@ def test_a_run_leaves_curves_and_the_newest_checkpoints(tmp_path, monkeypatch):
   for tag in ("Constraint/delta", "Constraint/joint_acc/upper/violation", "Loss/value"):
     assert [e.step for e in events.Scalars(tag)] == [1, 2, 3]
   assert {"Perf/total_fps", "Policy/learning_rate"} <= set(tags)
+
+
+def test_saving_by_time_and_the_best_policy(tmp_path, monkeypatch):
+  scores = iter((0.1, 0.8, 0.3))
+  shown = []
+
+  def evaluate(actor):
+    actions = actor({"actor": torch.zeros(1, runner.obs["actor"].shape[1])})
+    torch.manual_seed(3)  # Someone else's random numbers.
+    return {"score": next(scores), "followed": 0.25, "size": float(actions.shape[1])}
+
+  runner = _runner(
+    _spec(iterations=3, num_envs=2),
+    tmp_path,
+    evaluate=evaluate,
+    on_iteration=lambda iteration, log: shown.append(log.get("Eval/size")),
+  )
+  runner.cfg.eval_interval = runner.watcher._interval = 1
+  monkeypatch.setattr(watching, "SHARE", 1e9)
+  runner.cfg.save_every_s = 1e-9
+  assert runner.learn()
+  assert shown == [29.0, 29.0, 29.0]
+  # Every iteration is late.
+  assert [i for i, _ in checkpoint_files.list_checkpoints(tmp_path)] == [1, 2, 3]
+  best = torch.load(tmp_path / "checkpoints" / "best.pt", weights_only=True)
+  assert best["iter"] == 2 and best["watcher"]["best_score"] == 0.8
+  # Training is the one without evaluations, bit for bit.
+  alone = _runner(_spec(iterations=3, num_envs=2))
+  assert alone.learn()
+  alone.watcher.load_state_dict(runner.watcher.state_dict())
+  _assert_same(runner, alone)
 
 
 def test_an_existing_policy_keeps_its_normaliser_and_a_new_critic_gets_one(tmp_path):

@@ -10,7 +10,6 @@ from decap.robots.g1 import (
   G1_23DOF_JOINTS,
   G1_29DOF_JOINTS,
   GROUPS,
-  MOTOR_SLOTS,
   g1,
   spec_23dof,
   spec_29dof,
@@ -122,11 +121,6 @@ def test_no_sensor_that_needs_forces_of_all_bodies(robot):
   )
   assert model.nsensor == 1
   assert not set(model.sensor_type) & set(costly)
-
-
-def test_motor_slots_of_23dof():
-  slots = [MOTOR_SLOTS[name] for name in G1_23DOF_JOINTS]
-  assert slots == [i for i in range(29) if i not in (13, 14, 20, 21, 27, 28)]
 
 
 @pytest.mark.parametrize(

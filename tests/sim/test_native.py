@@ -324,7 +324,7 @@ def test_what_c_mujoco_has_not_in_batches_is_refused(g1):
     _ = sim.data.nefc
 
 
-def test_a_robot_steps_the_same_without_its_pictures(g1):
+def test_a_robot_steps_the_same_without_its_visual_geoms(g1):
   cfg = task_cfg("g1", 2)
   spec = Scene(cfg.scene, device="cpu").spec
   seen = native(g1, num_envs=2)

@@ -7,8 +7,7 @@ import os
 import pytest
 
 from decap.errors import UserError
-from decap.rl.display import PlainDisplay
-from decap.rl.display import Progress as TrainingProgress
+from decap.rl.display import PlainDisplay, Progress
 from decap.sweep import display, mps
 from decap.sweep.job import Job, parse_progress, train_command
 from decap.sweep.plan import Plan, make_plan
@@ -40,7 +39,7 @@ def test_progress_is_read_from_what_training_prints(tmp_path, capsys):
     "Constraint/delta": 0.04,
     "Constraint/joint_vel/upper/violation": 0.5,
   }
-  PlainDisplay().update(TrainingProgress(7, 300, 1234.4, 3661.0), log)
+  PlainDisplay().update(Progress(7, 300, 1234.4, 3661.0), log)
   printed = capsys.readouterr().out
   progress = parse_progress(f"Building …\n{printed}a warning\n")
   assert progress is not None
@@ -126,7 +125,7 @@ def test_nothing_is_started_when_all_is_done(tmp_path):
   job = make_job(tmp_path)
   (make_folder(job, 10) / "metrics.json").touch()
   plan = Plan(runs=(job.run,), device="cpu", jobs=1)
-  scheduler = Scheduler(plan, tmp_path, {}, 0, display.PlainDisplay())
+  scheduler = Scheduler(plan, tmp_path, {}, 0, display.PlainBoard())
   scheduler.work()
   assert [job.state for job in scheduler.jobs] == ["done"]
   assert not (tmp_path / "logs").exists()
@@ -140,7 +139,7 @@ def test_a_run_that_cannot_be_started_stops_no_other(tmp_path, monkeypatch, caps
 
   monkeypatch.setattr("decap.sweep.job.subprocess.Popen", full)
   plan = Plan(runs=(first.run, second.run), device="cpu", jobs=1)
-  scheduler = Scheduler(plan, tmp_path, {}, 0, display.PlainDisplay())
+  scheduler = Scheduler(plan, tmp_path, {}, 0, display.PlainBoard())
   scheduler.work()
   assert [job.state for job in scheduler.jobs] == ["failed", "failed"]
   assert "it cannot be started: No space left on device" in capsys.readouterr().out

@@ -5,7 +5,13 @@ import sys
 
 import pytest
 
-IDS = ["Decap-G1-23dof-Flat", "Decap-G1-23dof-Rough", "Decap-G1-Flat", "Decap-G1-Rough"]
+IDS = [
+  "Decap-G1-23dof-Flat",
+  "Decap-G1-23dof-Rough",
+  "Decap-G1-Flat",
+  "Decap-G1-Rough",
+  "Decap-Go1-Flat",
+]
 
 
 def run(*lines: str) -> str:

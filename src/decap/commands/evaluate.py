@@ -3,10 +3,76 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from decap.commands import checks
 from decap.commands.options import add_backend, add_device
-from decap.evaluation.commands import EvaluateArgs, evaluate_main
+from decap.commands.terminal import print_tables, progress_bar
+from decap.errors import UserError
+from decap.evaluation.protocol import QUICK, CommandMode, Protocol
+from decap.files import check_writable
+
+if TYPE_CHECKING:
+  from decap.evaluation.results import Result
+
+
+@dataclass
+class EvaluateArgs:
+  """Evaluate a policy and write `metrics.json`."""
+
+  policy: str
+  """Run folder, checkpoint, bundle folder, or `stand` for the action zero."""
+  task: str | None = None
+  """Task to evaluate on; the policy's own by default."""
+  quick: bool = False
+  """A quick look: 4 rollouts of 16 environments, 300 steps."""
+  rollouts: int | None = None
+  """Rollouts, over which standard deviations are taken; 5 by default."""
+  envs: int | None = None
+  """Environments per rollout; 256 by default."""
+  steps: int | None = None
+  """Control steps per environment; 1000 by default."""
+  per_command: int | None = None
+  """Further robots for each fixed command; 32 by default."""
+  disturbed: bool = False
+  """Observation noise, and a push every 4 s."""
+  commands: CommandMode = "random"
+  """random, or switching every 5 s; `command` fixes one."""
+  command: tuple[float, float, float] | None = None
+  """Fixed command: vx, vy (m/s) and yaw rate (rad/s)."""
+  limits: str | None = None
+  """Limits file to count violations against; the task's limits by default."""
+  trajectory: int = 1
+  """Environments per rollout whose trajectory is written; 0 for none."""
+  seed: int = 0
+  """Seed of the environments."""
+  device: str = "cpu"
+  """cpu or cuda."""
+  backend: str = "auto"
+  """Physics: auto, warp or native."""
+  output: str | None = None
+  """Folder for the results; the run folder by default, `evaluation/NAME` for others."""
+
+  def protocol(self, task: str) -> Protocol:
+    """The protocol that these options describe."""
+    base = QUICK if self.quick else Protocol()
+    sizes = {
+      name: getattr(base if getattr(self, name) is None else self, name)
+      for name in ("rollouts", "envs", "steps", "per_command")
+    }
+    return Protocol(
+      task=task,
+      **sizes,
+      warmup=max(0, min(base.warmup, sizes["steps"] - 1)),
+      commands="fixed" if self.command is not None else self.commands,
+      command=self.command,
+      disturbed=self.disturbed,
+      seed=self.seed,
+    )
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -43,6 +109,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     ("rollouts", "rollouts, over which deviations are taken (default: 5; quick: 4)"),
     ("envs", "environments per rollout (default: 256; quick: 16)"),
     ("steps", "control steps per environment (default: 1000; quick: 300)"),
+    ("per-command", "further robots per fixed command (default: 32; quick: 16)"),
   ):
     add(f"--{name}", type=int, metavar="N", help=text)
   add("--seed", type=int, default=default.seed, help="seed of the environments")
@@ -71,6 +138,7 @@ def read_arguments(options: argparse.Namespace) -> EvaluateArgs:
     rollouts=options.rollouts,
     envs=options.envs,
     steps=options.steps,
+    per_command=options.per_command,
     quick=options.quick,
     disturbed=options.disturbed,
     commands=options.commands,
@@ -92,3 +160,107 @@ def run(options: argparse.Namespace) -> None:
   arguments = read_arguments(options)
   checks.check_renderer()
   evaluate_main(arguments)
+
+
+def evaluate_main(args: EvaluateArgs) -> Path:
+  """Evaluate, print a summary and write the files; returns the metrics file."""
+  from decap.evaluation.policies import STAND, load_policy
+  from decap.evaluation.results import file_names
+  from decap.evaluation.rollout import evaluate
+  from decap.runs import read_limits
+
+  protocol = args.protocol(args.task or "g1-flat")  # Bad options before slow imports.
+  limits = read_limits(args.limits) if args.limits else None
+  policy = load_policy(args.policy, args.device)
+  protocol = dataclasses.replace(
+    protocol, task=args.task or policy.info["task"] or protocol.task
+  )
+  folder = _output_folder(args, STAND, protocol)
+  check_writable(folder)
+  own_task = policy.info["task"] or protocol.task  # Standing still belongs to any.
+  away = "" if protocol.task == own_task else protocol.task
+  label = "-".join(part for part in (away, protocol.label) if part)
+  metrics_name, trajectory_name = file_names(label)
+  _keep_larger(folder / metrics_name, policy.info, protocol)
+  with progress_bar(f"Evaluating {policy.info['name']}", protocol.steps) as on_step:
+    evaluation = evaluate(
+      policy,
+      protocol,
+      device=args.device,
+      backend=args.backend,
+      trajectory=min(args.trajectory, protocol.envs),
+      limits=limits,
+      on_step=on_step,
+    )
+  evaluation.result.save(folder / metrics_name)
+  if evaluation.trajectory is not None:
+    evaluation.trajectory.save(folder / trajectory_name)
+  else:
+    (folder / trajectory_name).unlink(missing_ok=True)  # It would not fit the metrics.
+  print_result(evaluation.result)
+  print(
+    f"{protocol.num_envs} environments × {protocol.steps} steps in "
+    f"{evaluation.seconds:.1f} s ({evaluation.env_steps_per_s:,.0f} steps/s): "
+    f"{folder / metrics_name}"
+  )
+  return folder / metrics_name
+
+
+def print_result(result: Result) -> None:
+  """What one policy does, command by command, and what it violates most."""
+  from decap.evaluation.tables import command_tables, group_results, make_tables
+  from decap.evaluation.verdict import verdict, worst_violation
+
+  shown = {t.title: t for t in make_tables(group_results([result], [None]))}
+  wanted = ("Smoothness", "Steps with a violation by at least one joint (%)")
+  tables = [shown[title] for title in wanted if title in shown]
+  print_tables([*tables, *command_tables(result)])
+  zero = result.metrics["commands"].get("zero")
+  if zero:
+    drift, lifted = zero["drift"], zero["gait"]["lift_offs"]
+    print(
+      f"Told to stand: drifts {drift or 0.0:.3f} m/s, lifts each foot "
+      f"{lifted or 0.0:.2f} times per second."
+    )
+  worst = worst_violation(result.metrics)
+  if worst:
+    print(f"Worst: {worst[0]}, above its limit in {100 * worst[1]:.2g} % of the steps.")
+  marks = verdict(result.metrics)
+  if marks:
+    print(f"This policy {' and '.join(marks)} (see docs/evaluation.md).")
+
+
+def _keep_larger(path: Path, policy: Mapping[str, object], protocol: Protocol) -> None:
+  """Refuse to replace a larger evaluation of the same policy."""
+  from decap.evaluation.results import load_result
+
+  try:
+    found = load_result(path)
+  except UserError:
+    return  # What cannot be read is replaced.
+  size, steps = (
+    found.protocol["rollouts"] * found.protocol["envs"],
+    found.protocol["steps"],
+  )
+  now = protocol.rollouts * protocol.envs * protocol.steps
+  if found.policy == policy and size * steps > now:
+    raise UserError(
+      f"{path} holds a larger evaluation of this policy ({size} environments × {steps} "
+      "steps): delete it, or give --output DIR."
+    )
+
+
+def _output_folder(args: EvaluateArgs, stand: str, protocol: Protocol) -> Path:
+  if args.output:
+    return Path(args.output)
+  path = Path(args.policy)
+  if args.policy == stand:
+    return Path("evaluation") / f"{stand}-{protocol.task}"
+  if (path / "params").is_dir():
+    return path
+  path = path.resolve()
+  if path.is_file():
+    return Path("evaluation") / f"{path.parent.parent.name}-{path.stem}"
+  if (path.parent / "params").is_dir():  # The bundle in a run folder.
+    return Path("evaluation") / f"{path.parent.name}-{path.name}"
+  return Path("evaluation") / path.name

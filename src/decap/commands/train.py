@@ -17,6 +17,7 @@ from decap.commands import checks, hints
 from decap.commands.options import add_backend, add_device
 from decap.errors import UserError
 from decap.files import check_writable
+from decap.lock import one_writer
 from decap.methods import check_options, get_method
 from decap.rl import checkpoint_files
 from decap.runs import (
@@ -32,6 +33,7 @@ from decap.runs import (
 from decap.tasks import TASKS
 
 if TYPE_CHECKING:
+  from decap.envs.constrained_env import ConstrainedEnvCfg
   from decap.rl.config import AgentCfg
   from decap.rl.runner import OnIteration, Runner
 
@@ -111,7 +113,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 @dataclass(frozen=True)
-class Result:
+class Trained:
   """What is left of a training when it has ended."""
 
   finished: bool
@@ -132,49 +134,66 @@ def train(
   quiet: bool = False,
   resume: Path | None = None,
   on_iteration: OnIteration | None = None,
-) -> Result:
+) -> Trained:
   """Train as described; `quiet` leaves out mjlab's tables and what to do next.
 
   The run folder appears only when the configs are checked and the environment stands.
   """
+  start = resume or (Path(spec.init_from) if spec.init_from else None)
+  with contextlib.ExitStack() as writer:
+    if resume:
+      writer.enter_context(one_writer(folder))
+    env_cfg, agent_cfg = _checked_configs(spec, device, backend, start)
+    env_cfg.num_threads = threads
+    agent_cfg.logger = logger  # ty: ignore[invalid-assignment]
+    hidden = contextlib.redirect_stdout(io.StringIO())
+    with hidden if quiet else contextlib.nullcontext():
+      env = make_env(env_cfg, device, backend)
+    options = {"on_iteration": on_iteration, "use_graphs": use_graphs}
+    runner = _make_runner(env, agent_cfg, folder, spec, **options)
+    if resume:
+      runner.resume(resume)
+      write_spec(folder, spec)
+    else:
+      if start:
+        runner.init_from(start)
+      create_run_folder(folder, spec, env_cfg, agent_cfg)
+      writer.enter_context(one_writer(folder))
+    print(
+      f"Training {spec.method} on {spec.task}, seed {spec.seed}: {folder}", flush=True
+    )
+    with _no_empty_folder(folder):
+      finished = runner.learn()
+    env.close()
+    _export(folder)
+  if not quiet:
+    _say_next(folder, finished)
+  return Trained(finished, {row.name: row.limit for row in env.constraint_manager.rows})
+
+
+def _checked_configs(
+  spec: RunSpec, device: str, backend: str, start: Path | None
+) -> tuple[ConstrainedEnvCfg, AgentCfg]:
+  """Configs of a run, once all that can be wrong with it before the long work is not."""
   checks.announce_imports(device, backend)
   env_cfg, agent_cfg = build_configs(spec)
-  env_cfg.num_threads = threads
-  agent_cfg.logger = logger  # ty: ignore[invalid-assignment]
   checks.check_torch_device(device)
   checks.check_gpu_memory(env_cfg.scene.num_envs, device)
-  from decap.export import export_checkpoint
-  from decap.rl import checkpoint
-
-  start = resume or (Path(spec.init_from) if spec.init_from else None)
   if start:
+    from decap.rl import checkpoint
+
     checkpoint.load(start)  # A damaged one is better told before the long work.
   print(
     f"Building {env_cfg.scene.num_envs} environments of {spec.task} on {device} …",
     flush=True,
   )
-  hidden = contextlib.redirect_stdout(io.StringIO())
-  with hidden if quiet else contextlib.nullcontext():
-    env = make_env(env_cfg, device, backend)
-  options = {"on_iteration": on_iteration, "use_graphs": use_graphs}
-  runner = _make_runner(env, agent_cfg, folder, spec, **options)
-  if resume:
-    runner.resume(resume)
-    write_spec(folder, spec)
-  else:
-    if start:
-      runner.init_from(start)
-    create_run_folder(folder, spec, env_cfg, agent_cfg)
-  print(
-    f"Training {spec.method} on {spec.task}, seed {spec.seed}: {folder}", flush=True
-  )
-  with _no_empty_folder(folder):
-    finished = runner.learn()
-  env.close()
+  return env_cfg, agent_cfg
+
+
+def _export(folder: Path) -> None:
+  from decap.export import export_checkpoint
+
   export_checkpoint(checkpoint_files.resolve(folder), folder / "policy")
-  if not quiet:
-    _say_next(folder, finished)
-  return Result(finished, {row.name: row.limit for row in env.constraint_manager.rows})
 
 
 def _make_runner(

@@ -1,5 +1,6 @@
 """Constraints as termination probabilities: torch only, no simulator, no algorithm."""
 
+from decap.constraints.composition import Composition, ConstraintRow
 from decap.constraints.groups import BodyGroupCfg, per_joint, resolve_groups
 from decap.constraints.quantities import (
   action_rate,
@@ -15,11 +16,12 @@ from decap.constraints.termination import (
   barrier_slope,
   cat_probability,
   decap_probability,
-  strongest,
 )
 
 __all__ = [
   "BodyGroupCfg",
+  "Composition",
+  "ConstraintRow",
   "TerminationCfg",
   "ViolationScale",
   "action_rate",
@@ -33,5 +35,4 @@ __all__ = [
   "joint_velocity",
   "per_joint",
   "resolve_groups",
-  "strongest",
 ]

@@ -20,8 +20,8 @@ def action_rate(
 
   The paper's limit has the unit rad/s, so the difference of raw actions is multiplied
   by the action scale (rad per unit of action) and divided by the control step. With
-  scale = dt = 1 this is the raw difference of CaT's code. An episode's first step has
-  no previous action: pass the action itself, and the rate is 0.
+  scale = 1 this is the quantity of CaT's code, raw actions per second. An episode's
+  first step has no previous action: pass the action itself, and the rate is 0.
 
   Args:
     action: Raw actions of this control step. # [..., J]

@@ -174,17 +174,6 @@ def cat_probability(
   return _one_unless_finite(_graded(q - limit, scale) * p_max, q)
 
 
-def strongest(deltas: Sequence[torch.Tensor]) -> torch.Tensor:
-  """δ̄ of each environment: the maximum over constraints and joints (Eq. 5). # [B]
-
-  Args:
-    deltas: One tensor per constraint, [B, J] or [B] for a scalar constraint.
-  """
-  return torch.stack([d.flatten(1).amax(1) if d.dim() > 1 else d for d in deltas]).amax(
-    dim=0
-  )
-
-
 def _headroom(c_hat: torch.Tensor, rho: float) -> torch.Tensor:
   """1 − u of Eq. 2: what is left of the barrier region, 1 at ρ and 0 at the limit."""
   return ((1.0 - c_hat) / (1.0 - rho)).clamp(0.0, 1.0)

@@ -19,6 +19,8 @@ from typing import Any
 
 import numpy as np
 
+from decap.deploy.mjlab_format import differences
+from decap.deploy.onnx_numbers import not_finite
 from decap.errors import UserError
 
 FORMAT = "decap-policy"
@@ -67,10 +69,18 @@ class Bundle:
     self.info = info
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1  # A 50 Hz policy gains nothing from a thread pool.
-    self._session = onnxruntime.InferenceSession(
-      onnx, options, providers=["CPUExecutionProvider"]
-    )
+    options.log_severity_level = 4  # What is wrong with a file is said below.
+    try:
+      self._session = onnxruntime.InferenceSession(
+        onnx, options, providers=["CPUExecutionProvider"]
+      )
+    except Exception as error:  # Its exceptions have no common class of their own.
+      raise UserError(
+        f"{folder / ONNX_FILE} is not a network in ONNX format."
+      ) from error
     self._check_shapes()
+    self._check_properties()
+    self._check_numbers(onnx)
 
   @property
   def joint_names(self) -> tuple[str, ...]:
@@ -136,6 +146,30 @@ class Bundle:
       raise UserError(
         f"{self.folder / ONNX_FILE} maps {found[0]} observations to {found[1]} "
         f"actions, but {JSON_FILE} describes {expected[0]} and {expected[1]}."
+      )
+
+  def _check_properties(self) -> None:
+    """The network carries its description, too: an edited one is found."""
+    properties = self._session.get_modelmeta().custom_metadata_map
+    changed = differences(self.info, properties)
+    if changed:
+      raise UserError(
+        f"{self.folder / JSON_FILE} was changed after the export: {changed[0]} is not "
+        f"what {ONNX_FILE} says."
+      )
+
+  def _check_numbers(self, onnx: bytes) -> None:
+    """A network with NaN or infinity in it, or that answers so, is of no use."""
+    broken = not_finite(onnx)
+    if broken:
+      raise UserError(
+        f"{self.folder / ONNX_FILE} holds a policy that diverged: {broken[0]} is not "
+        "finite."
+      )
+    obs = np.zeros((1, sum(term.dim for term in self.observations)), np.float32)
+    if not np.isfinite(self.act(obs)).all():
+      raise UserError(
+        f"{self.folder / ONNX_FILE} answers zeros with numbers that are not finite."
       )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -21,6 +22,7 @@ from mjlab.envs.mdp.actions import (
 )
 from mjlab.utils.logging import print_info
 
+from decap import mjlab_private
 from decap.constraints.groups import BodyGroupCfg
 from decap.constraints.termination import TerminationCfg
 from decap.envs import mirror, state
@@ -28,6 +30,7 @@ from decap.envs.constraint_manager import ConstraintManager, ConstraintTermCfg
 from decap.envs.device_log import DeviceLog
 from decap.envs.following import FollowingCfg, followed
 from decap.envs.masked_reset import MaskedReset, computes_controls, remembers
+from decap.envs.mdp.actuation import ActuationCfg, randomise_actuation
 from decap.envs.observation_manager import JoinedObservationManager
 from decap.envs.reward_manager import StackedRewardManager
 from decap.sim.backend import simulation_backend
@@ -54,6 +57,9 @@ class ConstrainedEnvCfg(ManagerBasedRlEnvCfg):
 
   following: FollowingCfg | None = None
   """What of the commands is carried out, reported beside the constraints."""
+
+  actuation: ActuationCfg = field(default_factory=ActuationCfg)
+  """Delay and strength of the motors, randomised."""
 
   backend: Literal["auto", "warp", "native"] = "auto"
   """Physics: MuJoCo Warp, or C MuJoCo on the CPU. Auto takes the device's."""
@@ -110,6 +116,9 @@ class ConstrainedEnv(ManagerBasedRlEnv):
     self.log = DeviceLog(device)
     # What terms share within a step; nothing is remembered between steps.
     self.step_cache: dict[Any, torch.Tensor] | None = None
+    self.before_reset: list[Callable[[ConstrainedEnv], None]] = []
+    """Called in every step when all is measured and nothing is reset yet: where the
+    last state of an episode can still be read."""
     with simulation_backend(
       cfg.backend, split=cfg.split_physics, num_threads=cfg.num_threads
     ):
@@ -133,6 +142,7 @@ class ConstrainedEnv(ManagerBasedRlEnv):
     from decap.envs.substitutes import substitute_terms
 
     substitute_terms(self.cfg)
+    randomise_actuation(self.cfg, self.cfg.actuation)
     super().load_managers()
     self.observation_manager.__class__ = JoinedObservationManager
     self.reward_manager = StackedRewardManager.take_over(self.reward_manager)
@@ -170,6 +180,8 @@ class ConstrainedEnv(ManagerBasedRlEnv):
     self.extras["constraints"] = self.constraint_manager.compute()
     if self.cfg.following is not None:
       self.extras["progress"] = followed(self, self.cfg.following)
+    for read in self.before_reset:
+      read(self)
     self.step_cache = None  # Events and resets write the state.
     self._masked_reset.apply_events(self.step_dt)
     self._masked_reset.reset(self.reset_buf)
@@ -180,7 +192,7 @@ class ConstrainedEnv(ManagerBasedRlEnv):
     self.sim.forward()
 
     # Freshly reset environments keep their command timers full.
-    torch.mul(~self.reset_buf, self.step_dt, out=self._command_dt)
+    torch.mul(~self.reset_buf, self.step_dt, out=mjlab_private.command_dt(self))
     self._update_commands_and_observations()
     return (
       self.obs_buf,
@@ -205,7 +217,7 @@ class ConstrainedEnv(ManagerBasedRlEnv):
     self._masked_reset.reset(mask)
     self.scene.write_data_to_sim()
     self.sim.forward()
-    self._command_dt.zero_()
+    mjlab_private.command_dt(self).zero_()
     self._update_commands_and_observations(env_ids)
     self.log.flush()
     self.extras = {"log": {}}
@@ -245,7 +257,7 @@ class ConstrainedEnv(ManagerBasedRlEnv):
 
   def _advance_physics(self) -> None:
     substeps = self.cfg.decimation
-    self._sim_step_counter += substeps
+    mjlab_private.set_substeps_done(self, mjlab_private.substeps_done(self) + substeps)
     if self._constant_controls:
       self.action_manager.apply_action()
       self.scene.write_data_to_sim()
@@ -284,8 +296,8 @@ class ConstrainedEnv(ManagerBasedRlEnv):
     # Resets and pushes changed what sensors remember from the rewards.
     self.step_cache = {}
     for sensor in self.scene.sensors.values():
-      sensor._invalidate_cache()
-    dt = self._command_dt if env_ids is None else 0.0
+      mjlab_private.invalidate(sensor)
+    dt = mjlab_private.command_dt(self) if env_ids is None else 0.0
     self.command_manager.compute(dt=dt, env_ids=env_ids)
     self.sim.sense()
     self.obs_buf = self.observation_manager.compute(
@@ -300,7 +312,8 @@ class ConstrainedEnv(ManagerBasedRlEnv):
   def _controls_are_constant(self) -> bool:
     """Whether all substeps of a control step may run in one call."""
     constant = (JointPositionAction, JointVelocityAction, JointEffortAction)
-    if any(type(t) not in constant for t in self.action_manager._terms.values()):
+    actions = mjlab_private.terms(self.action_manager).values()
+    if any(type(term) not in constant for term in actions):
       return False
     if any(map(computes_controls, self.scene.entities.values())):
       return False
@@ -308,7 +321,7 @@ class ConstrainedEnv(ManagerBasedRlEnv):
       cfg = getattr(sensor, "cfg", None)
       if getattr(cfg, "track_air_time", False) or getattr(cfg, "history_length", 0):
         return False
-    return not getattr(self.metrics_manager, "_substep_term_indices", None)
+    return not mjlab_private.measures_substeps(self.metrics_manager)
 
   def _reset_idx(self, env_ids: torch.Tensor | None = None) -> None:
     raise RuntimeError("a constrained environment resets by mask; call reset()")

@@ -6,7 +6,6 @@ mjlab's managers: terms are functions of the environment in a dict of configs.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass
@@ -16,14 +15,10 @@ import torch
 from mjlab.managers.manager_base import ManagerBase, ManagerTermBaseCfg
 from prettytable import PrettyTable
 
-from decap.constraints.groups import BodyGroupCfg, per_joint, resolve_groups
-from decap.constraints.termination import (
-  TerminationCfg,
-  ViolationScale,
-  cat_probability,
-  decap_probability,
-  largest_finite,
-)
+from decap import mjlab_private
+from decap.constraints.composition import SCALAR_P_MAX, Composition, ConstraintRow
+from decap.constraints.groups import BodyGroupCfg
+from decap.constraints.termination import TerminationCfg, largest_finite
 
 if TYPE_CHECKING:
   from decap.envs.constrained_env import ConstrainedEnv
@@ -36,26 +31,19 @@ class ConstraintTermCfg(ManagerTermBaseCfg):
   limits: dict[str, float] | float
   """Limit ε per body group for a joint quantity, or one number for a scalar one."""
 
-  p_max: float = 0.25
+  p_max: float = SCALAR_P_MAX
   """Termination probability at the limit of a scalar term; joint terms take their
   group's."""
 
-
-@dataclass(frozen=True)
-class ConstraintRow:
-  """What is reported as one line: a term within a group, or a scalar term."""
-
-  name: str
-  columns: tuple[int, ...]
-  limit: float
+  unit: str = ""
+  """Unit of the quantity, for tables and figures."""
 
 
 class ConstraintManager(ManagerBase):
   """Evaluates all terms and turns closeness to their limits into δ̄ (Eq. 2 to 4).
 
-  All quantities stand side by side in one tensor q [B, C], a column per joint and
-  joint term, then one per scalar term. Limits, p_max and scales are tensors [C] that
-  may be changed in place at any time, also between replays of a CUDA graph.
+  What the terms measure is composed in ``composition``, whose limits and p_max may be
+  changed in place at any time, also between replays of a CUDA graph.
   """
 
   _env: ConstrainedEnv
@@ -70,15 +58,20 @@ class ConstraintManager(ManagerBase):
   ):
     self.cfg = deepcopy(cfg)
     self.groups = groups
-    self.termination = termination
-    self._joint_names = tuple(env.scene[entity_name].joint_names)
     super().__init__(env)
-    self._make_tensors()
+    self.composition = Composition(
+      {name: term.limits for name, term in self.cfg.items()},
+      groups,
+      env.scene[entity_name].joint_names,
+      termination,
+      scalar_p_max={name: term.p_max for name, term in self.cfg.items()},
+      device=self.device,
+    )
     self._name_statistics()
 
   def __str__(self) -> str:
     table = PrettyTable()
-    table.title = f"Active Constraints ({self.termination.rule})"
+    table.title = f"Active Constraints ({self.composition.termination.rule})"
     table.field_names = ["Constraint", "Limit", "Joints"]
     table.align["Constraint"] = "l"
     for row in self.rows:
@@ -92,9 +85,18 @@ class ConstraintManager(ManagerBase):
     return list(self.cfg)
 
   @property
+  def rows(self) -> list[ConstraintRow]:
+    return self.composition.rows
+
+  @property
   def cost_names(self) -> tuple[str, ...]:
     """Names of the columns of ``costs``: "term/group", or "term" for scalars."""
-    return tuple(row.name for row in self.rows)
+    return self.composition.row_names
+
+  @property
+  def p_max(self) -> torch.Tensor:
+    """Termination probability at the limit; may be changed in place. # [C]"""
+    return self.composition.p_max
 
   # Methods.
 
@@ -106,110 +108,37 @@ class ConstraintManager(ManagerBase):
     - ``quantities``: term name → q, [B, J] or [B];
     - ``margins``: term name → q / ε.
     """
+    composition = self.composition
     q = self._measure()  # [B, C]
     highest = largest_finite(q)  # [C]
-    delta, deciding = self._probabilities(q, highest).max(-1)  # [B]
-    peak = q[:, self._row_columns].amax(2)  # [B, K]
-    # A NaN compares as false; it is no compliance.
-    complies = peak <= self._row_limit
-    costs = torch.logical_not(complies, out=torch.empty_like(peak))
+    rows = composition.probabilities(q, highest)  # [B, K]
+    delta, deciding = rows.max(-1)  # [B]
+    costs = composition.costs(q)  # [B, K]
     self._log(q, highest, costs, delta, deciding)
-    margins = q / self.limit
     return {
       "delta": delta,
       "costs": costs,
-      "quantities": {n: q[:, s] for n, s in self._term_columns.items()},
-      "margins": {n: margins[:, s] for n, s in self._term_columns.items()},
+      "quantities": composition.split(q),
+      "margins": composition.split(composition.margins(q)),
     }
 
   def set_limit(self, row: str, limit: float) -> None:
     """Changes the limit of one row, for example ``"joint_vel/upper"``."""
-    if row not in self.cost_names:
-      raise ValueError(f"no constraint '{row}'; there are {', '.join(self.cost_names)}")
-    if not 0 < limit < math.inf:
-      raise ValueError(f"the limit of '{row}' must be above 0, not {limit}")
-    k = self.cost_names.index(row)
-    self.limit[self._row_columns[k]] = limit
-    self._row_limit[k] = limit
-    # The least violation that counts is a share of the limit.
-    self.scale.floor.copy_(self.termination.floor(self.limit))
+    self.composition.set_limit(row, limit)
 
   # Private methods.
 
   def _prepare_terms(self) -> None:
-    self.rows: list[ConstraintRow] = []
-    self._term_columns: dict[str, slice | int] = {}
     self._term_cfgs: list[ConstraintTermCfg] = []
     self._class_term_cfgs: list[ConstraintTermCfg] = []
-    joints = len(self._joint_names)
-    resolved: dict[str, list[int]] = {}
-    limits: list[torch.Tensor] = []
-    p_max: list[torch.Tensor] = []
-    start = 0
     for name, term in self.cfg.items():
-      term: ConstraintTermCfg
-      self._resolve_common_term_cfg(name, term)
+      mjlab_private.resolve_term(self, name, term)
       self._term_cfgs.append(term)
       if hasattr(term.func, "reset"):
         self._class_term_cfgs.append(term)
-      if isinstance(term.limits, dict):
-        if not resolved:
-          resolved = resolve_groups(self.groups, self._joint_names)
-        limits.append(self._joint_limits(name, term.limits, resolved))
-        group_p_max = {g: c.p_max for g, c in self.groups.items()}
-        p_max.append(per_joint(group_p_max, resolved, joints))
-        self._term_columns[name] = slice(start, start + joints)
-        for group, ids in resolved.items():
-          columns = tuple(start + i for i in ids)
-          row = ConstraintRow(f"{name}/{group}", columns, term.limits[group])
-          self.rows.append(row)
-        start += joints
-      else:
-        self._check_scalar(name, term)
-        limits.append(torch.tensor([float(term.limits)]))
-        p_max.append(torch.tensor([term.p_max]))
-        self._term_columns[name] = start
-        self.rows.append(ConstraintRow(name, (start,), float(term.limits)))
-        start += 1
-    if not self.rows:
-      raise ValueError("an environment needs at least one constraint")
-    self.limit = torch.cat(limits).to(self.device)  # [C]
-    self.p_max = torch.cat(p_max).to(self.device)  # [C]
-
-  def _joint_limits(
-    self, name: str, limits: dict[str, float], resolved: dict[str, list[int]]
-  ) -> torch.Tensor:
-    try:
-      return per_joint(limits, resolved, len(self._joint_names))
-    except ValueError as error:
-      raise ValueError(f"constraint '{name}': {error}") from None
-
-  @staticmethod
-  def _check_scalar(name: str, term: ConstraintTermCfg) -> None:
-    if not 0 < float(term.limits) < math.inf:  # type: ignore[arg-type]
-      raise ValueError(f"constraint '{name}': the limit must be above 0")
-    if not 0 < term.p_max < 1:
-      raise ValueError(f"constraint '{name}': p_max must be between 0 and 1")
-
-  def _make_tensors(self) -> None:
-    width = max(len(row.columns) for row in self.rows)
-    # Shorter rows repeat their first column, which changes no maximum.
-    padded = [
-      row.columns + (row.columns[0],) * (width - len(row.columns)) for row in self.rows
-    ]
-    self._row_columns = torch.tensor(padded, device=self.device)  # [K, M]
-    self._row_limit = torch.tensor(
-      [row.limit for row in self.rows], device=self.device
-    )  # [K]
-    self.scale = ViolationScale(
-      (len(self.limit),),
-      floor=self.termination.floor(self.limit),
-      decay=self.termination.scale_decay,
-      device=self.device,
-    )
 
   def _name_statistics(self) -> None:
-    columns = [""] * len(self.limit)
+    columns = [""] * len(self.composition.limit)
     for row in self.rows:
       for column in row.columns:
         columns[column] = row.name
@@ -222,39 +151,13 @@ class ConstraintManager(ManagerBase):
     self._share_names = _named(self.cost_names, "share")
 
   def _measure(self) -> torch.Tensor:
-    columns = []
-    for name, term in zip(self.cfg, self._term_cfgs, strict=True):
-      value = term.func(self._env, **term.params)
-      expected = (
-        (self.num_envs, len(self._joint_names))
-        if isinstance(term.limits, dict)
-        else (self.num_envs,)
-      )
-      if tuple(value.shape) != expected:
-        raise ValueError(
-          f"constraint '{name}' returned shape {tuple(value.shape)}, "
-          f"expected {expected}"
-        )
-      columns.append(value if value.dim() == 2 else value.unsqueeze(1))
-    return torch.cat(columns, dim=1)
-
-  def _probabilities(self, q: torch.Tensor, highest: torch.Tensor) -> torch.Tensor:
-    """δ of each row, the largest of its joints, as in Eq. 4. # [B, K]"""
-    cfg = self.termination
-    self.scale.update_largest(highest - self.limit)
-    if cfg.rule == "cat":
-      delta = cat_probability(q, self.limit, self.p_max, self.scale.value)
-    else:
-      delta = decap_probability(
-        q,
-        self.limit,
-        self.p_max,
-        self.scale.value,
-        rho=cfg.rho,
-        kappa=cfg.kappa,
-        barrier=cfg.barrier,
-      )
-    return delta[..., self._row_columns].amax(-1)
+    """The terms' values side by side. # [B, C]"""
+    return self.composition.join(
+      {
+        name: term.func(self._env, **term.params)
+        for name, term in zip(self.cfg, self._term_cfgs, strict=True)
+      }
+    )
 
   def _log(
     self,

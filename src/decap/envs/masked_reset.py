@@ -21,6 +21,7 @@ from mjlab.sensor import ContactSensor
 from mjlab.sensor.sensor import Sensor
 from mjlab.utils.noise.noise_model import NoiseModel
 
+from decap import mjlab_private
 from decap.envs.masked import is_masked, redraw_where
 
 if TYPE_CHECKING:
@@ -48,7 +49,9 @@ class MaskedReset:
     self._ids: torch.Tensor | None = None
     # One matrix instead of a vector per term: summed by a single operation.
     self._rewards = env.reward_manager.episode_sums
-    self._dones = _as_rows(env.termination_manager._term_dones, env.reset_buf)
+    self._dones = _as_rows(
+      mjlab_private.episode_dones(env.termination_manager), env.reset_buf
+    )
     self._class_terms = self._find_class_terms()
     self._curricula = self._find_curricula()
     self._find_waiting_terms()
@@ -60,8 +63,9 @@ class MaskedReset:
     manager = self._env.event_manager
     if "step" in manager.available_modes:
       manager.apply(mode="step", dt=dt)
-    terms = manager._mode_term_cfgs.get("interval", ())
-    for term, time_left in zip(terms, manager._interval_term_time_left, strict=True):
+    terms = mjlab_private.event_terms(manager, "interval")
+    timers = mjlab_private.event_timers(manager)
+    for term, time_left in zip(terms, timers, strict=True):
       time_left -= dt
       due = time_left < 1e-6
       redraw_where(time_left, due, _interval(term))
@@ -80,17 +84,18 @@ class MaskedReset:
     env.sim.reset_masked(mask)
     self._reset_scene(mask)
     self._reset_events(mask)
-    env.observation_manager._obs_buffer = None
+    mjlab_private.forget_observations(env.observation_manager)
     for _, reset in self._class_terms:
       self._call(reset, mask, {})
     manager = env.action_manager
-    for buffer in (manager._action, manager._prev_action, manager._prev_prev_action):
+    for buffer in (manager.action, manager.prev_action, manager.prev_prev_action):
       buffer.masked_fill_(mask.unsqueeze(1), 0.0)
-    for term in manager._terms.values():
+    for term in mjlab_private.terms(manager).values():
       term.raw_action.masked_fill_(mask.unsqueeze(1), 0.0)
     self._rewards.masked_fill_(mask, 0.0)
-    _reset_metrics(env.metrics_manager, mask)
-    for command in env.command_manager._terms.values():
+    if env.metrics_manager.active_terms:
+      mjlab_private.reset_metrics(env.metrics_manager, mask)
+    for command in mjlab_private.terms(env.command_manager).values():
       if is_masked(command):
         command.reset_masked(mask)
       elif len(ids := self._indices(mask)) > 0:
@@ -106,7 +111,7 @@ class MaskedReset:
       term = manager.get_term_cfg(name)  # type: ignore[union-attr]
       if not is_masked(term.func):
         state = term.func(env, slice(None), **term.params)
-        manager._curriculum_state[name] = state
+        mjlab_private.curriculum_state(manager)[name] = state
         self._log_curriculum(name, state)
         ran = True
     return ran
@@ -144,7 +149,7 @@ class MaskedReset:
     }
     for name, value in _episode_metrics(env.metrics_manager):
       ended[(f"Episode_Metrics/{name}",)] = torch.where(mask, value, 0.0)
-    for name, command in env.command_manager._terms.items():
+    for name, command in mjlab_private.terms(env.command_manager).items():
       for metric, value in command.metrics.items():
         ended[(f"Metrics/{name}/{metric}",)] = value
     env.log.mean(ended, mask)
@@ -165,34 +170,32 @@ class MaskedReset:
         for target in _TARGETS:
           getattr(entity.data, target).masked_fill_(mask.unsqueeze(1), 0.0)
     for sensor in self._env.scene.sensors.values():
-      sensor._invalidate_cache()
+      mjlab_private.invalidate(sensor)
       if isinstance(sensor, ContactSensor):
-        for buffer in _contact_buffers(sensor):
+        for buffer in mjlab_private.contact_buffers(sensor):
           buffer.masked_fill_(mask.view(-1, *(1,) * (buffer.dim() - 1)), 0)
 
   def _reset_events(self, mask: torch.Tensor) -> None:
     manager = self._env.event_manager
-    for index, term in enumerate(manager._mode_term_cfgs.get("reset", ())):
+    for index, term in enumerate(mjlab_private.event_terms(manager, "reset")):
       if term.min_step_count_between_reset == 0:
         self._call(term.func, mask, term.params)
       else:
         self._ids = None
         self._call(term.func, self._rested(index, mask), term.params)
         self._ids = None
-    for term, time_left in zip(
-      manager._mode_term_cfgs.get("interval", ()),
-      manager._interval_term_time_left,
-      strict=True,
-    ):
+    terms = mjlab_private.event_terms(manager, "interval")
+    timers = mjlab_private.event_timers(manager)
+    for term, time_left in zip(terms, timers, strict=True):
       if not term.is_global_time:
         redraw_where(time_left, mask, _interval(term))
 
   def _rested(self, index: int, mask: torch.Tensor) -> torch.Tensor:
     """Where a reset event has rested for long enough to run again. # [B]"""
     manager = self._env.event_manager
-    pause = manager._mode_term_cfgs["reset"][index].min_step_count_between_reset
-    last = manager._reset_term_last_triggered_step_id[index]
-    once = manager._reset_term_last_triggered_once[index]
+    term = mjlab_private.event_terms(manager, "reset")[index]
+    pause = term.min_step_count_between_reset
+    last, once = mjlab_private.reset_event_history(manager, index)
     now = self._env.common_step_counter
     chosen = mask & ((now - last >= pause) | ~once)
     last.masked_fill_(chosen, now)
@@ -216,27 +219,17 @@ class MaskedReset:
       env.metrics_manager,
       env.curriculum_manager,
       env.constraint_manager,
+      env.event_manager,
+      env.observation_manager,
     ):
-      for cfg in getattr(manager, "_class_term_cfgs", ()):
-        add(type(cfg.func).__name__, cfg.func)
-    for cfgs in env.event_manager._mode_class_term_cfgs.values():
-      for cfg in cfgs:
+      for cfg in mjlab_private.stateful_terms(manager):
         add(type(cfg.func).__name__, cfg.func)
     observations = env.observation_manager
-    for cfgs in observations._group_obs_class_term_cfgs.values():
-      for cfg in cfgs:
-        add(type(cfg.func).__name__, cfg.func)
-    for models in observations._group_obs_class_instances.values():
-      for name, model in models.items():
-        add(f"noise model of {name}", model)
-    for buffers in (
-      observations._group_obs_term_delay_buffer,
-      observations._group_obs_term_history_buffer,
-    ):
-      for group in buffers.values():
-        for name, buffer in group.items():
-          found.append((f"history or delay of {name}", _buffer_reset(buffer)))
-    for name, action in env.action_manager._terms.items():
+    for name, model in mjlab_private.observation_noise_models(observations):
+      add(f"noise model of {name}", model)
+    for name, buffer in mjlab_private.observation_buffers(observations):
+      found.append((f"history or delay of {name}", _buffer_reset(buffer)))
+    for name, action in mjlab_private.terms(env.action_manager).items():
       if type(action).reset is not BaseAction.reset:
         add(f"action {name}", action)
     for name, sensor in env.scene.sensors.items():
@@ -256,13 +249,14 @@ class MaskedReset:
     env, found = self._env, self.waiting_terms
     manager = env.event_manager
     for mode in ("reset", "interval", "step"):
-      names = manager._mode_term_names.get(mode, ())
-      for name, term in zip(names, manager._mode_term_cfgs.get(mode, ()), strict=True):
+      names = manager.active_terms.get(mode, ())
+      terms = mjlab_private.event_terms(manager, mode)
+      for name, term in zip(names, terms, strict=True):
         # The host counts the steps between resets, and holds timers of all.
         on_host = term.is_global_time or term.min_step_count_between_reset
         if not is_masked(term.func) or on_host:
           found.append(f"event {name}")
-    for name, command in env.command_manager._terms.items():
+    for name, command in mjlab_private.terms(env.command_manager).items():
       if not is_masked(command):
         found.append(f"command {name}")
     found += [f"state of {n}" for n, reset in self._class_terms if not is_masked(reset)]
@@ -282,15 +276,13 @@ def computes_controls(entity: Any) -> bool:
   """Whether an entity's actuators compute forces in torch at every substep."""
   if not isinstance(entity, Entity) or not entity.is_actuated:
     return False
-  fused = entity._fused_actuator_group
-  delayed = entity._builtin_group._delayed_groups
-  return bool(entity._custom_actuators or delayed or any(vars(fused).values()))
+  return mjlab_private.computes_controls(entity)
 
 
 def remembers(actuator: Actuator) -> bool:
   """Whether an actuator delays its commands or keeps a history of them."""
   own_reset = type(actuator).reset is not Actuator.reset
-  return own_reset or actuator._delay_buffer is not None
+  return own_reset or mjlab_private.delays(actuator)
 
 
 def _as_rows(vectors: dict[str, torch.Tensor], like: torch.Tensor) -> torch.Tensor:
@@ -305,38 +297,12 @@ def _as_rows(vectors: dict[str, torch.Tensor], like: torch.Tensor) -> torch.Tens
 def _episode_metrics(manager: Any) -> Iterator[tuple[str, torch.Tensor]]:
   """Each metric of the running episodes, reduced as its config says. # [B]"""
   for index, name in enumerate(manager.active_terms):
-    reduce = manager._term_cfgs[index].reduce
-    if reduce == "max":
-      yield name, manager._episode_max[name]
-    elif reduce == "last":
-      yield name, manager._step_values[:, index]
-    elif reduce == "sum":
-      yield name, manager._episode_sums[name]
+    reduce = mjlab_private.metric_terms(manager)[index].reduce
+    values = mjlab_private.metric_values(manager, name, index)
+    if reduce in ("max", "last", "sum"):
+      yield name, values[reduce]
     else:
-      yield name, manager._episode_sums[name] / manager._step_count.clamp(min=1)
-
-
-def _reset_metrics(manager: Any, mask: torch.Tensor) -> None:
-  if not manager.active_terms:
-    return
-  manager._step_count.masked_fill_(mask, 0)
-  for sums in (*manager._episode_sums.values(), *manager._substep_accum):
-    sums.masked_fill_(mask, 0.0)
-  for highest in manager._episode_max.values():
-    highest.masked_fill_(mask, -torch.inf)
-
-
-def _contact_buffers(sensor: ContactSensor) -> list[torch.Tensor]:
-  buffers = list((sensor._history_state or {}).values())
-  times = sensor._air_time_state
-  if times is not None:
-    buffers += [
-      times.current_air_time,
-      times.last_air_time,
-      times.current_contact_time,
-      times.last_contact_time,
-    ]
-  return buffers
+      yield name, values["sum"] / values["steps"].clamp(min=1)
 
 
 def _interval(term: EventTermCfg) -> tuple[float, float]:

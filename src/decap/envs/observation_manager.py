@@ -9,6 +9,7 @@ import torch
 from mjlab.managers.observation_manager import ObservationManager, ObservationTermCfg
 from mjlab.utils.noise import UniformNoiseCfg
 
+from decap import mjlab_private
 from decap.envs.masked import kept
 
 
@@ -25,7 +26,7 @@ class JoinedObservationManager(ObservationManager):
     update_history: bool = False,
     env_ids: torch.Tensor | None = None,
   ) -> torch.Tensor | dict[str, torch.Tensor]:
-    terms = self._group_obs_term_cfgs[group_name]
+    terms = mjlab_private.observation_terms(self, group_name)
     if not (self._is_joined(group_name) and all(map(_is_simple, terms))):
       return super().compute_group(group_name, update_history, env_ids)
     values = torch.cat([t.func(self._env, **t.params) for t in terms], -1)  # [B, D]
@@ -36,16 +37,16 @@ class JoinedObservationManager(ObservationManager):
 
   def _is_joined(self, group: str) -> bool:
     """Whether the group is one matrix that nobody checks."""
-    cfg, shapes = self.cfg[group], self._group_obs_term_dim[group]
+    cfg, shapes = self.cfg[group], self.group_obs_term_dim[group]
     flat = all(len(shape) == 1 for shape in shapes)
     return flat and cfg.concatenate_terms and cfg.nan_policy == "disabled"
 
   def _noise_bounds(self, group: str) -> torch.Tensor:
     """Lowest and highest noise of each column. # [2, D]"""
-    bounds = tuple(map(_bounds, self._group_obs_term_cfgs[group]))
+    bounds = tuple(map(_bounds, mjlab_private.observation_terms(self, group)))
 
     def make() -> torch.Tensor:
-      shapes = self._group_obs_term_dim[group]
+      shapes = self.group_obs_term_dim[group]
       columns = [
         [np.broadcast_to(bound, shape) for bound in pair]
         for pair, shape in zip(bounds, shapes, strict=True)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import torch
 from mjlab.managers.reward_manager import RewardManager
+
+from decap import mjlab_private
 
 if TYPE_CHECKING:
   from decap.envs.constrained_env import ConstrainedEnv
@@ -33,35 +36,38 @@ class StackedRewardManager(RewardManager):
     """
     manager.__class__ = cls
     assert isinstance(manager, cls)
-    count = len(manager._term_names)
+    count = len(manager.active_terms)
     manager._weights = torch.zeros(count, 1, device=manager.device)
-    manager._names = tuple(f"reward {name}" for name in manager._term_names)
+    manager._names = tuple(f"reward {name}" for name in manager.active_terms)
     manager._sums = torch.zeros(count, manager.num_envs, device=manager.device)
-    manager._episode_sums = dict(zip(manager._term_names, manager._sums, strict=True))
     # In the layout of the terms, so that they are written to it directly.
-    manager._step_reward = torch.zeros_like(manager._sums).T
+    step = torch.zeros_like(manager._sums).T
+    mjlab_private.share_reward_buffers(manager, manager._sums, step)
     manager.load_weights()
     return manager
 
   def load_weights(self) -> None:
     """Copies the terms' weights to the device; host work, not for inside a step."""
-    weights = [cfg.weight for cfg in self._term_cfgs]
+    weights = [self.get_term_cfg(name).weight for name in self.active_terms]
+    for name, weight in zip(self.active_terms, weights, strict=True):
+      if not math.isfinite(weight):
+        raise ValueError(f"the weight of reward '{name}' must be finite, not {weight}")
     self._weights.copy_(torch.tensor(weights, device=self.device).unsqueeze(1))
 
   def rows(self, names: Sequence[str]) -> torch.Tensor:
     """Where these terms are in ``rates``; all terms if none is named. # [n]"""
-    unknown = sorted(set(names) - set(self._term_names))
+    unknown = sorted(set(names) - set(self.active_terms))
     if unknown:
       raise ValueError(
-        f"no reward '{unknown[0]}'; there are {', '.join(self._term_names)}"
+        f"no reward '{unknown[0]}'; there are {', '.join(self.active_terms)}"
       )
-    indices = [self._term_names.index(name) for name in names or self._term_names]
+    indices = [self.active_terms.index(name) for name in names or self.active_terms]
     return torch.tensor(indices, dtype=torch.long, device=self.device)
 
   @property
   def rates(self) -> torch.Tensor:
     """What each term paid in the last step, per second. # [n, B]"""
-    return self._step_reward.T
+    return mjlab_private.reward_buffers(self)[1].T
 
   @property
   def episode_sums(self) -> torch.Tensor:
@@ -70,16 +76,18 @@ class StackedRewardManager(RewardManager):
 
   def compute(self, dt: float) -> torch.Tensor:
     values = []
-    for name, cfg in zip(self._term_names, self._term_cfgs, strict=True):
+    total, _ = mjlab_private.reward_buffers(self)
+    for name in self.active_terms:
+      cfg = self.get_term_cfg(name)
       value = cfg.func(self._env, **cfg.params)
-      self._check_term_shape(name, value)
+      mjlab_private.check_reward_shape(self, name, value)
       values.append(value)
     if not values:
-      return self._reward_buf.zero_()
+      return total.zero_()
     raw = torch.stack(values)  # [n, B]
     self._env.log.flag(self._names, raw)
     rates = torch.mul(raw, self._weights, out=self.rates)
     rates.nan_to_num_(nan=0.0, posinf=0.0, neginf=0.0)
-    scale = dt if self._scale_by_dt else 1.0
+    scale = dt if mjlab_private.rewards_per_second(self) else 1.0
     self._sums.add_(rates, alpha=scale)
-    return torch.sum(rates, 0, out=self._reward_buf).mul_(scale)
+    return torch.sum(rates, 0, out=total).mul_(scale)

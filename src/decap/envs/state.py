@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from mjlab.utils.buffers import CircularBuffer
 
+from decap import mjlab_private
+
 if TYPE_CHECKING:
   from decap.envs.constrained_env import ConstrainedEnv
 
@@ -42,18 +44,32 @@ _OPAQUE_ATTRIBUTES = {
   "_actuators",
 }
 
+# Paths of older checkpoints → where that state is now.
+_MOVED = {
+  f"constraint_manager/{old}": f"constraint_manager/composition/{new}"
+  for old, new in {
+    "limit": "limit",
+    "p_max": "p_max",
+    "_row_columns": "row_columns",
+    "_row_limit": "row_limit",
+    "scale/floor": "scale/floor",
+    "scale/value": "scale/value",
+    "scale/gain": "scale/gain",
+  }.items()
+}
+
 
 def state_dict(env: ConstrainedEnv) -> dict[str, Any]:
   """Tensors by path, the simulation's state and the counters."""
   tensors, rings = _parts(env)
   return {
     "tensors": {path: t.detach().cpu().clone() for path, t in tensors.items()},
-    "pointers": {path: ring._pointer for path, ring in rings.items()},
+    "pointers": {path: mjlab_private.ring_pointer(r) for path, r in rings.items()},
     "model": {name: _field(env, name).cpu().clone() for name in _fields(env)},
     "sim": env.sim.state_dict(),
     "counters": {
       "common_step_counter": env.common_step_counter,
-      "sim_step_counter": env._sim_step_counter,
+      "sim_step_counter": mjlab_private.substeps_done(env),
     },
   }
 
@@ -61,13 +77,16 @@ def state_dict(env: ConstrainedEnv) -> dict[str, Any]:
 def load_state_dict(env: ConstrainedEnv, saved: dict[str, Any]) -> None:
   """Writes a saved state into an environment built from the same config."""
   tensors, rings = _parts(env)
-  if tensors.keys() != saved["tensors"].keys():
-    odd = sorted(tensors.keys() ^ saved["tensors"].keys())
+  values = {_MOVED.get(path, path): t for path, t in saved["tensors"].items()}
+  if tensors.keys() != values.keys():
+    odd = sorted(tensors.keys() ^ values.keys())
     raise ValueError(
       f"the saved environment has other state than this one: {', '.join(odd[:5])}"
     )
   for path, tensor in tensors.items():
-    value = saved["tensors"][path]
+    value = values[path]
+    if value.shape == (1, *tensor.shape):
+      value = value[0]  # An older violation scale.
     if value.shape != tensor.shape:
       raise ValueError(
         f"the saved environment has {path} of shape {tuple(value.shape)}, "
@@ -75,15 +94,15 @@ def load_state_dict(env: ConstrainedEnv, saved: dict[str, Any]) -> None:
       )
     tensor.copy_(value)
   for path, ring in rings.items():
-    ring._pointer = saved["pointers"][path]
+    mjlab_private.set_ring_pointer(ring, saved["pointers"][path])
   for name, value in saved["model"].items():
     _field(env, name)[:] = value.to(env.device)
   env.common_step_counter = saved["counters"]["common_step_counter"]
-  env._sim_step_counter = saved["counters"]["sim_step_counter"]
+  mjlab_private.set_substeps_done(env, saved["counters"]["sim_step_counter"])
   env.sim.load_state_dict(saved["sim"])
   for sensor in env.scene.sensors.values():
-    sensor._invalidate_cache()
-  env.observation_manager._obs_buffer = None
+    mjlab_private.invalidate(sensor)
+  mjlab_private.forget_observations(env.observation_manager)
 
 
 def _fields(env: ConstrainedEnv) -> list[str]:

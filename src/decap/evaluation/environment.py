@@ -2,34 +2,31 @@
 
 from __future__ import annotations
 
-import re
+import contextlib
+import io
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from decap.constraints.groups import resolve_groups
 from decap.errors import UserError
-from decap.evaluation.layout import QUANTITIES, Layout, Limits
-from decap.evaluation.protocol import SWITCHING_SCHEDULE, Protocol
+from decap.evaluation.layout import Layout, Limits
+from decap.evaluation.protocol import COMMANDS, SWITCHING_SCHEDULE, Protocol
 from decap.evaluation.trajectory import Sample
 
 if TYPE_CHECKING:
   from decap.envs.constrained_env import ConstrainedEnv, ConstrainedEnvCfg
+  from decap.robots.description import RobotDescription
 
-EXTREMITIES = {
-  ".*torso_link": {"head": (0.0, 0.0, 0.42)},
-  ".*_ankle_roll_link": {"heel": (-0.05, 0.0, -0.035), "toe": (0.13, 0.0, -0.035)},
-  ".*_wrist_yaw_link": {"hand": (0.1, 0.0, 0.0)},
-}
-"""Points for the playback beyond body origins: body pattern -> name -> offset in m."""
+FEET_SENSOR = "feet_contact"
+"""Contact sensor of the robot's feet, left and right first."""
 
 
 def evaluation_cfg(
   protocol: Protocol, limits: Limits | None = None
 ) -> ConstrainedEnvCfg:
   """The task's training environment with the protocol's commands and disturbances."""
-  from mjlab.managers import MetricsTermCfg
-
   from decap.tasks import env_cfg, task_names
 
   if protocol.task not in task_names():
@@ -39,24 +36,45 @@ def evaluation_cfg(
   cfg = env_cfg(protocol.task)
   cfg.scene.num_envs = protocol.num_envs
   cfg.seed = protocol.seed
-  cfg.metrics = {"sample": MetricsTermCfg(func=read_sample)}
   for name, values in (limits or {}).items():
     _set_limits(cfg, name, values)
-  _set_disturbances(cfg, protocol)
+  undisturbed(cfg, None if not protocol.disturbed else protocol.push_interval_s)
   _set_commands(cfg, protocol)
+  return cfg
+
+
+def undisturbed(
+  cfg: ConstrainedEnvCfg, push_interval_s: float | None = None
+) -> ConstrainedEnvCfg:
+  """Without noise, pushes, curricula and aids to learning; returns the config.
+
+  With an interval there is noise, and a push that often.
+  """
+  cfg.metrics = {}
+  cfg.observations["actor"].enable_corruption = push_interval_s is not None
+  for name, event in list(cfg.events.items()):
+    if event.mode == "interval":
+      if push_interval_s is None:
+        del cfg.events[name]
+      else:
+        event.interval_range_s = (push_interval_s, push_interval_s)
   _set_terrain(cfg)
   return cfg
 
 
-def make_layout(env: ConstrainedEnv) -> Layout:
+def make_env(cfg: Any, device: str, backend: str = "auto") -> ConstrainedEnv:
+  """Build the environment without mjlab's tables on the terminal."""
+  from decap.envs.constrained_env import ConstrainedEnv
+
+  cfg.backend = backend
+  with contextlib.redirect_stdout(io.StringIO()):
+    return ConstrainedEnv(cfg, device)
+
+
+def make_layout(env: ConstrainedEnv, description: RobotDescription) -> Layout:
   """Joints, groups and limits of an environment."""
   robot = env.scene[env.cfg.constrained_entity]
-  limits = {}
-  for name in QUANTITIES:
-    term = env.cfg.constraints.get(name)
-    if term is None or not isinstance(term.limits, dict):
-      raise UserError(f"The task has no limits of {name} per body group.")
-    limits[name] = dict(term.limits)
+  constraints = env.cfg.constraints
   term, scale = _joint_action(env), torch.zeros(len(robot.joint_names))
   value = term.scale
   scale[term.target_ids.cpu()] = (
@@ -69,20 +87,47 @@ def make_layout(env: ConstrainedEnv) -> Layout:
       for name, ids in resolve_groups(env.cfg.groups, robot.joint_names).items()
     },
     p_max={name: group.p_max for name, group in env.cfg.groups.items()},
-    limits=limits,
+    limits={name: copy(term.limits) for name, term in constraints.items()},
     action_scale=tuple(scale.tolist()),
     control_dt=env.step_dt,
     physics_dt=env.physics_dt,
+    scalar_p_max={
+      name: term.p_max
+      for name, term in constraints.items()
+      if not isinstance(term.limits, dict)
+    },
+    tracking_reward=_tracking_reward(env.cfg),
+    units={name: term.unit for name, term in constraints.items() if term.unit},
+    feet=len(description.feet),
+    segments=tuple(description.segments),
   )
 
 
-def read_sample(env: Any) -> torch.Tensor:
-  """Metric term that keeps the state of this step before it is reset.
+def _tracking_reward(cfg: ConstrainedEnvCfg) -> tuple[float, float]:
+  """Weight and variance of what the task pays for the commanded velocity."""
+  term = cfg.rewards.get("track_xy")
+  if term is None:
+    raise UserError("The task has no reward 'track_xy' that a return could be told of.")
+  return term.weight, term.params["variance"]
 
-  mjlab evaluates metrics between physics and resets, so this is where the last state of
-  an episode can still be read. Velocities come from the integrated state, which is
-  never behind by a substep.
+
+def watch(env: ConstrainedEnv, description: RobotDescription) -> None:
+  """Let `last_sample` tell of every step from now on, also of those that end episodes."""
+  names, ids = list(env.scene[env.cfg.constrained_entity].body_names), []
+  for body in (*description.segments.values(), description.head[0]):
+    ids.append(names.index(body))
+  bodies = env.scene[env.cfg.constrained_entity].indexing.body_ids[ids]
+  offset = torch.tensor(description.head[1], device=env.device)
+  env.before_reset.append(lambda env: _read_sample(env, bodies, offset))
+
+
+def _read_sample(env: Any, bodies: torch.Tensor, head: torch.Tensor) -> None:
+  """Keeps the state of this step before it is reset.
+
+  Velocities come from the integrated state, which is never behind by a substep.
   """
+  from decap.envs.mdp.rewards import in_contact
+
   robot = env.scene[env.cfg.constrained_entity]
   data, indexing = robot.data.data, robot.indexing
   columns = indexing.joint_v_adr
@@ -97,13 +142,19 @@ def read_sample(env: Any) -> torch.Tensor:
     "joint_torque": robot.data.qfrc_actuator.clone(),
     "base_velocity": _base_velocity(data, indexing),
     "command": command_term(env).command.clone(),
+    "contact": in_contact(env, FEET_SENSOR),
+    **_body_motion(env, robot, bodies, head),
   }
-  return torch.zeros(env.num_envs, device=env.device)
 
 
 def last_sample(env: Any, terminated: torch.Tensor, time_outs: torch.Tensor) -> Sample:
-  """What `read_sample` kept in the step that has just returned."""
-  return Sample(**env.evaluation_sample, fell=terminated, timed_out=time_outs)
+  """The step that has just returned, of an environment that is watched."""
+  return Sample(
+    **env.evaluation_sample,
+    fell=terminated,
+    timed_out=time_outs,
+    quantities=env.extras["constraints"]["quantities"],
+  )
 
 
 def command_term(env: Any) -> Any:
@@ -116,11 +167,27 @@ def command_term(env: Any) -> Any:
   raise UserError(f"The task has no planar velocity command, only {names}.")
 
 
+def hold_commands(env: Any, robots: int) -> None:
+  """Tell the last environments `COMMANDS`, `robots` of them each."""
+  if not robots:
+    return
+  commands = torch.tensor(list(COMMANDS.values()), device=env.device)  # [C, 3]
+  rows = commands.repeat_interleave(robots, 0)
+  held = torch.zeros(env.num_envs, 3, device=env.device)
+  held[-len(rows) :] = rows
+  mask = torch.arange(env.num_envs, device=env.device) >= env.num_envs - len(rows)
+  command_term(env).hold(mask, held)
+
+
 class Skeleton:
   """Points of the robot for playback: body origins and extremities."""
 
   def __init__(
-    self, env: ConstrainedEnv, layout: Layout, env_ids: torch.Tensor
+    self,
+    env: ConstrainedEnv,
+    layout: Layout,
+    robot: RobotDescription,
+    env_ids: torch.Tensor,
   ) -> None:
     self._robot = env.scene[env.cfg.constrained_entity]
     self._env_ids = env_ids
@@ -135,19 +202,14 @@ class Skeleton:
       layout.joint_names[j]: group for group, js in layout.groups.items() for j in js
     }
     groups = [_body_group(model, i, group_of) for i in ids]
-    self._owners: list[int] = []
-    offsets: list[tuple[float, float, float]] = []
-    for pattern, points in EXTREMITIES.items():
-      for body, name in enumerate(list(names)):
-        if body < len(ids) and re.fullmatch(pattern, name):
-          for point, offset in points.items():
-            self._owners.append(body)
-            offsets.append(offset)
-            names.append(f"{name}/{point}")
-            parents.append(body)
-            groups.append(groups[body])
+    ends = robot.extremities
+    owners = [names.index(body) for body, _ in ends.values()]
+    names += list(ends)
+    parents += owners
+    groups += [groups[owner] for owner in owners]
+    offsets = [offset for _, offset in ends.values()]
     self._offsets = torch.tensor(offsets, device=env.device).view(-1, 3)
-    self._owner_ids = torch.tensor(self._owners, dtype=torch.long, device=env.device)
+    self._owner_ids = torch.tensor(owners, dtype=torch.long, device=env.device)
     self.meta = {"names": names, "parents": parents, "groups": groups}
 
   def points(self) -> torch.Tensor:
@@ -172,24 +234,17 @@ def _set_limits(cfg: ConstrainedEnvCfg, name: str, values: Any) -> None:
       f"The limits name an unknown constraint '{name}' "
       f"(there are {', '.join(cfg.constraints)})."
     )
+  term = cfg.constraints[name]
+  if not isinstance(term.limits, dict):
+    if isinstance(values, dict):
+      raise UserError(f"The limit of '{name}' must be one number.")
+    term.limits = float(values)
+    return
   if not isinstance(values, dict) or set(values) - set(cfg.groups):
     raise UserError(
       f"The limits of '{name}' must be given for the groups {', '.join(cfg.groups)}."
     )
-  term = cfg.constraints[name]
-  assert isinstance(term.limits, dict)
   term.limits = {**term.limits, **values}
-
-
-def _set_disturbances(cfg: ConstrainedEnvCfg, protocol: Protocol) -> None:
-  cfg.observations["actor"].enable_corruption = protocol.disturbed
-  interval = (protocol.push_interval_s, protocol.push_interval_s)
-  for name, event in list(cfg.events.items()):
-    if event.mode == "interval":
-      if protocol.disturbed:
-        event.interval_range_s = interval
-      else:
-        del cfg.events[name]
 
 
 def _set_commands(cfg: ConstrainedEnvCfg, protocol: Protocol) -> None:
@@ -240,6 +295,26 @@ def _base_velocity(data: Any, indexing: Any) -> torch.Tensor:
   along = cos * velocity[:, 0] + sin * velocity[:, 1]
   across = cos * velocity[:, 1] - sin * velocity[:, 0]
   return torch.stack((along, across, velocity[:, 5]), dim=-1)
+
+
+def _body_motion(
+  env: Any, robot: Any, bodies: torch.Tensor, head: torch.Tensor
+) -> dict[str, torch.Tensor]:
+  """Angular velocities [B, S, 3] and positions [B, 3] of base and head.
+
+  Args:
+    bodies: The segments' bodies, and the one that carries the head. # [S + 1]
+    head: Where the head is on that body. # [3]
+  """
+  data, origins = robot.data.data, env.scene.env_origins
+  rotation = data.xmat[:, bodies]  # [B, S + 1, 3, 3]
+  turning = data.cvel[:, bodies[:-1], :3].unsqueeze(-1)  # [B, S, 3, 1], in the world
+  top = data.xpos[:, bodies[-1:]].squeeze(1) + (rotation[:, -1] * head).sum(-1)
+  return {
+    "angular_velocity": (rotation[:, :-1] * turning).sum(-2),
+    "base_position": data.xpos[:, robot.indexing.root_body_id] - origins,
+    "head_position": top - origins,
+  }
 
 
 def _body_group(model: Any, body: int, group_of: dict[str, str]) -> str:

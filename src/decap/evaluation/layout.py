@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import torch
 
-QUANTITIES = ("action_rate", "joint_acc", "joint_torque", "joint_vel")
-"""The constrained quantities, in the order of every [.., Q, ..] axis."""
+from decap.constraints import BodyGroupCfg, Composition
 
 SMOOTHNESS = ("action_rate", "joint_acc", "joint_acc_20ms", "joint_vel", "energy")
 """The smoothness metrics: the paper's four, acceleration by both time steps."""
@@ -32,8 +32,26 @@ TITLES = {
   "energy": "Energy",
 }
 
-Limits = dict[str, dict[str, float]]
-"""Quantity -> group -> limit, in the units of `UNITS`."""
+SHORT = {
+  "action_rate": "Action rate",
+  "joint_acc": "Acc.",
+  "joint_torque": "Torque",
+  "joint_vel": "Velocity",
+}
+"""What narrow columns of tables call quantities."""
+
+Limits = dict[str, Any]
+"""Quantity -> group -> limit, or one limit for a scalar quantity."""
+
+
+def title(quantity: str) -> str:
+  """What figures and tables call a quantity, whoever defined it."""
+  return TITLES.get(quantity, quantity.replace("_", " ").capitalize())
+
+
+def short_title(quantity: str) -> str:
+  """The same for narrow columns."""
+  return SHORT.get(quantity, title(quantity))
 
 
 @dataclass(frozen=True)
@@ -46,19 +64,30 @@ class Layout:
   p_max: dict[str, float]
   """Group -> largest termination probability below the limit."""
   limits: Limits
+  """Of every constrained quantity, in the order of all results."""
   action_scale: tuple[float, ...]
   """Radians of position target per unit of action, per joint."""
   control_dt: float
   """Seconds between actions."""
   physics_dt: float
   """Seconds of the last physics substep, over which acceleration is taken."""
+  scalar_p_max: dict[str, float] = field(default_factory=dict)
+  """Scalar quantity -> termination probability at its limit."""
+  tracking_reward: tuple[float, float] = (1.5, 0.25)
+  """Weight and variance (m²/s²) of the task's reward for planar velocity."""
+  units: dict[str, str] = field(default_factory=dict)
+  """Quantity -> unit, where it is not in `UNITS`."""
+  feet: int = 2
+  """Feet whose contacts are measured."""
+  segments: tuple[str, ...] = ()
+  """Parts of the body whose angular velocity is measured."""
 
   def __post_init__(self) -> None:
     joints = sorted(i for indices in self.groups.values() for i in indices)
     if joints != list(range(len(self.joint_names))):
       raise ValueError("groups must hold every joint exactly once")
-    for quantity in QUANTITIES:
-      missing = set(self.groups) - set(self.limits.get(quantity, {}))
+    for quantity in self.joint_quantities:
+      missing = set(self.groups) - set(self.limits[quantity])
       if missing:
         raise ValueError(f"no limit of {quantity} for group {sorted(missing)[0]!r}")
 
@@ -66,12 +95,45 @@ class Layout:
   def num_joints(self) -> int:
     return len(self.joint_names)
 
-  def group_indices(self, device: str | torch.device) -> list[torch.Tensor]:
-    """Joint indices of each group as device tensors, in the order of `groups`."""
-    return [
-      torch.tensor(indices, dtype=torch.long, device=device)
-      for indices in self.groups.values()
-    ]
+  @property
+  def joint_quantities(self) -> tuple[str, ...]:
+    """Constrained quantities with a value per joint."""
+    return tuple(n for n, limit in self.limits.items() if isinstance(limit, Mapping))
+
+  @property
+  def scalars(self) -> tuple[str, ...]:
+    """Constrained quantities with one value for the robot."""
+    return tuple(n for n in self.limits if n not in self.joint_quantities)
+
+  @property
+  def smoothness(self) -> tuple[str, ...]:
+    """The smoothness metrics: the paper's, and whatever else the task constrains."""
+    return (*SMOOTHNESS, *(n for n in self.joint_quantities if n not in TITLES))
+
+  def unit(self, quantity: str) -> str:
+    """Unit of a quantity; empty where nobody said."""
+    return self.units.get(quantity, UNITS.get(quantity, ""))
+
+  def named(self, quantity: str) -> str:
+    """Title and unit of a quantity."""
+    unit = self.unit(quantity)
+    return f"{title(quantity)} ({unit})" if unit else title(quantity)
+
+  def composition(self, device: str | torch.device = "cpu") -> Composition:
+    """The constraints of these limits, under DeCap's default rule."""
+    groups = {
+      name: BodyGroupCfg(
+        tuple(re.escape(self.joint_names[i]) for i in indices), self.p_max[name]
+      )
+      for name, indices in self.groups.items()
+    }
+    return Composition(
+      self.limits,
+      groups,
+      self.joint_names,
+      scalar_p_max=self.scalar_p_max,
+      device=device,
+    )
 
   def per_joint(self, values: Mapping[str, float]) -> list[float]:
     """A value per group, spread over the joints of each group."""
@@ -81,15 +143,13 @@ class Layout:
         spread[index] = values[name]
     return spread
 
-  def limit_rows(self, quantities: Sequence[str] = QUANTITIES) -> list[list[float]]:
-    """Limits as [Q, J] nested lists."""
-    return [self.per_joint(self.limits[name]) for name in quantities]
-
   def to_dict(self) -> dict[str, Any]:
     """Plain data for JSON."""
     data = asdict(self)
     data["joint_names"] = list(self.joint_names)
     data["action_scale"] = list(self.action_scale)
+    data["tracking_reward"] = list(self.tracking_reward)
+    data["segments"] = list(self.segments)
     data["groups"] = {name: list(indices) for name, indices in self.groups.items()}
     return data
 
@@ -99,8 +159,16 @@ class Layout:
       joint_names=tuple(data["joint_names"]),
       groups={name: tuple(indices) for name, indices in data["groups"].items()},
       p_max=dict(data["p_max"]),
-      limits={name: dict(values) for name, values in data["limits"].items()},
+      limits={
+        name: dict(limit) if isinstance(limit, Mapping) else limit
+        for name, limit in data["limits"].items()
+      },
       action_scale=tuple(data["action_scale"]),
       control_dt=data["control_dt"],
       physics_dt=data["physics_dt"],
+      scalar_p_max=dict(data.get("scalar_p_max", {})),
+      units=dict(data.get("units", {})),
+      tracking_reward=tuple(data.get("tracking_reward", (1.5, 0.25))),
+      feet=data.get("feet", 2),
+      segments=tuple(data.get("segments", ())),
     )

@@ -8,41 +8,37 @@ result.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
 
 from decap.constraints import (
-  ViolationScale,
   action_rate,
-  decap_probability,
   energy,
   joint_acceleration,
   joint_torque,
   joint_velocity,
 )
-from decap.constraints.termination import TerminationCfg
-from decap.evaluation.layout import QUANTITIES, SMOOTHNESS, Layout
+from decap.errors import UserError
+from decap.evaluation.bins import Bins, Pick
+from decap.evaluation.layout import TITLES, Layout
+from decap.evaluation.motion import Motion
+from decap.evaluation.motion import finite as finite_motion
+from decap.evaluation.protocol import COMMANDS
 from decap.evaluation.spectrum import Spectrum, jitter
+from decap.evaluation.summary import number, summary
 from decap.evaluation.trajectory import Sample, Trajectory
-
-MEASURED = (*QUANTITIES, "joint_acc_20ms", "energy")
-"""Everything measured per joint, in the order of the [.., M, ..] axis."""
+from decap.evaluation.violations import Violations
 
 TRACKING = ("error_x", "error_y", "error_xy", "error_yaw", "mae_xy", "return_xy")
 
-MOVING = 0.1
-"""Commanded speed in m/s from which a robot is expected to move."""
+FOLLOWED = ("followed", "followed_yaw")
+GAIT = ("correlation", "flight", "double_support", "lift_offs")
+"""What of `Motion.result` is tracking, and what gait."""
 
 RETURN_STEPS = 1000
 """Returns are scaled to this number of steps, an episode of 20 s."""
-
-HISTOGRAM_BINS = 80
-HISTOGRAM_MAX = 2.0
-"""Histograms of q/ε have equal bins from 0 to this; the last also holds all above."""
 
 
 def measure(
@@ -51,8 +47,11 @@ def measure(
   prev_vel: torch.Tensor,
   scale: torch.Tensor,
   layout: Layout,
-) -> torch.Tensor:
-  """Everything in `MEASURED`, from two consecutive steps. # [..., M, J]
+) -> dict[str, torch.Tensor]:
+  """Everything in `TITLES` and all that the environment constrains, by name.
+
+  [..., J] each, or [...] for scalars. What the environment measured is taken; a
+  robot's log holds none of it, and what two consecutive steps tell is enough for most.
 
   Args:
     sample: This step. # [..., J]
@@ -62,67 +61,79 @@ def measure(
     layout: Time steps.
   """
   vel, torque = sample.joint_vel, sample.joint_torque
-  values = (
-    action_rate(sample.action, prev_action, scale, layout.control_dt),
-    joint_acceleration(vel, sample.joint_vel_before, layout.physics_dt),
-    joint_torque(torque),
-    joint_velocity(vel),
-    joint_acceleration(vel, prev_vel, layout.control_dt),
-    energy(torque, vel),
-  )
-  return torch.stack(values, dim=-2)
+  values = {
+    "action_rate": action_rate(sample.action, prev_action, scale, layout.control_dt),
+    "joint_acc": joint_acceleration(vel, sample.joint_vel_before, layout.physics_dt),
+    "joint_torque": joint_torque(torque),
+    "joint_vel": joint_velocity(vel),
+    "joint_acc_20ms": joint_acceleration(vel, prev_vel, layout.control_dt),
+    "energy": energy(torque, vel),
+    **sample.quantities,
+  }
+  for name in layout.limits:
+    if name not in values:
+      raise UserError(f"There is a limit of '{name}', but nothing measured it.")
+  return values
 
 
 def measure_trajectory(trajectory: Trajectory) -> dict[str, np.ndarray]:
-  """Everything in `MEASURED` at each step of a trajectory. # [T, B, J] each"""
+  """What `measure` gives, at each step of a trajectory. # [T, B, J] or [T, B]"""
   sample = trajectory.whole()
   first = torch.from_numpy(trajectory.age == 0).unsqueeze(-1)  # [T, B, 1]
   prev_action = torch.where(first, sample.action, sample.action.roll(1, 0))
   prev_vel = torch.where(first, sample.joint_vel, sample.joint_vel.roll(1, 0))
   scale = torch.tensor(trajectory.layout.action_scale)
-  values = measure(sample, prev_action, prev_vel, scale, trajectory.layout).numpy()
-  return {name: values[:, :, m] for m, name in enumerate(MEASURED)}
+  values = measure(sample, prev_action, prev_vel, scale, trajectory.layout)
+  return {name: value.numpy() for name, value in values.items()}
 
 
 class Metrics:
-  """Accumulates samples of `rollouts` × `envs` environments, rollout by rollout."""
+  """Accumulates samples of `rollouts` × `envs` environments, rollout by rollout.
+
+  After them come `per_command` environments for each of `COMMANDS`.
+  """
 
   def __init__(
-    self, layout: Layout, rollouts: int, envs: int, warmup: int, device: str = "cpu"
+    self,
+    layout: Layout,
+    rollouts: int,
+    envs: int,
+    warmup: int,
+    device: str = "cpu",
+    per_command: int = 0,
   ) -> None:
     self.layout = layout
-    self.rollouts = rollouts
+    commands = len(COMMANDS) if per_command else 0
+    self.bins = bins = Bins(rollouts, envs, commands, per_command)
     self.warmup = warmup
     self._device = device
-    batch, joints, groups = rollouts * envs, layout.num_joints, len(layout.groups)
-    quantities = len(QUANTITIES)
+    batch, joints = bins.batch, layout.num_joints
     self.age = self._zeros(batch, dtype=torch.long)
     """Steps that the episode had before the last sample. # [B]"""
-    self.delta = self._zeros(batch, dtype=torch.float32)
-    """δ̄ of the last sample. # [B]"""
     self._next_age = self._zeros(batch, dtype=torch.long)
     self._signals = self._zeros(batch, 2 * joints, dtype=torch.float32)
     self._unbroken = self._zeros(batch, dtype=torch.long)
     self._prev_action = self._zeros(batch, joints, dtype=torch.float32)
     self._prev_vel = self._zeros(batch, joints, dtype=torch.float32)
-    self._constants(layout)
-    self._counted = self._zeros(rollouts)
-    self._steps = self._zeros(rollouts)
-    self._broken = self._zeros(rollouts)
-    self._values = self._zeros(rollouts, len(MEASURED), joints)
-    self._above = self._zeros(rollouts, quantities, joints)
-    self._any_above = self._zeros(rollouts, quantities, groups)
-    self._tracking = self._zeros(rollouts, len(TRACKING))
-    self._standing = self._zeros(rollouts, len(TRACKING))
-    self._followed = self._zeros(rollouts)
-    self._moving = self._zeros(rollouts)
-    self._falls = self._zeros(rollouts)
-    self._delta = self._zeros(rollouts)
-    self._share = self._zeros(quantities, groups)
-    self._histogram = self._zeros(
-      quantities * groups * HISTOGRAM_BINS, dtype=torch.long
-    )
-    self._spectrum = Spectrum(batch, 2 * joints, 1.0 / layout.control_dt, device)
+    self._scale = torch.tensor(layout.action_scale, device=device)  # [J]
+    self._names = (*TITLES, *(n for n in layout.joint_quantities if n not in TITLES))
+    self.violations = Violations(layout, bins, device)
+    self._counted = self._zeros(bins.count)
+    self._steps = self._zeros(bins.count)
+    self._broken = self._zeros(bins.count)
+    self._values = self._zeros(bins.count, len(self._names), joints)
+    self._tracking = self._zeros(bins.count, len(TRACKING))
+    self._standing = self._zeros(bins.count, len(TRACKING))
+    dt, segments = layout.control_dt, len(layout.segments)
+    self._spectrum = Spectrum(bins.random, 2 * joints, 1.0 / dt, device)
+    self._motion = Motion(bins, warmup, dt, segments, device, layout.feet)
+
+  # Properties.
+
+  @property
+  def delta(self) -> torch.Tensor:
+    """δ̄ of the last sample. # [B]"""
+    return self.violations.delta
 
   # Methods.
 
@@ -137,13 +148,16 @@ class Metrics:
     first = (self.age == 0).unsqueeze(1)  # [B, 1]
     prev_action = torch.where(first, sample.action, self._prev_action)
     prev_vel = torch.where(first, sample.joint_vel, self._prev_vel)
-    values = measure(sample, prev_action, prev_vel, self._scale, self.layout)
-    finite = values.isfinite().flatten(1).all(1)  # [B]
+    measured = measure(sample, prev_action, prev_vel, self._scale, self.layout)
+    values = torch.stack([measured[name] for name in self._names], 1)  # [B, M, J]
+    q = self.violations.composition.join(measured)  # [B, C]
+    finite = values.isfinite().flatten(1).all(1) & q.isfinite().all(1)  # [B]
+    finite = finite & finite_motion(sample)
     counts = finite & (self.age >= self.warmup)  # [B]
     self._add_values(values, finite, counts)
-    self._add_delta(values[:, : len(QUANTITIES)], counts)
+    self.violations.add(q, counts)
     self._add_tracking(sample, finite)
-    self._falls += self._per_rollout(sample.fell)
+    self._motion.add(sample, self.age, finite)
     signals = torch.cat((sample.action * self._scale, sample.joint_vel), dim=1)
     self._signals.copy_(signals.nan_to_num(0.0))
     self._unbroken.copy_((self.age + 1 - self.warmup) * finite)
@@ -153,118 +167,79 @@ class Metrics:
 
   def follow(self) -> None:
     """The part of `add` that depends on the host's step count."""
-    self._spectrum.add(self._signals, self._unbroken)
+    n = self.bins.random
+    self._spectrum.add(self._signals[:n], self._unbroken[:n])
 
   def result(self) -> dict[str, Any]:
     """The `metrics` of a metrics file, as plain data."""
-    counted, steps = self._counted.cpu(), self._steps.cpu()  # [R]
-    values = self._values.cpu() / counted.view(-1, 1, 1)  # [R, M, J]
-    above = self._above.cpu() / counted.view(-1, 1, 1)  # [R, Q, J]
-    any_above = self._any_above.cpu() / counted.view(-1, 1, 1)  # [R, Q, G]
-    minutes = steps * self.layout.control_dt / 60.0
+    rollouts = self.bins.rollouts
+    counted, steps = self._counted.cpu(), self._steps.cpu()  # [K]
+    values = self._values.cpu() / counted.view(-1, 1, 1)  # [K, M, J]
+    motion = self._motion.result()
     frequency, power, windows = self._spectrum.result()
+
+    def numbers(pick: Pick) -> dict[str, Any]:
+      return {
+        "smoothness": self._smoothness(values, pick),
+        "violations": self.violations.violations(counted, pick),
+        "scalars": self.violations.scalars(counted, pick),
+        "tracking": self._tracking_result(self._tracking, motion, pick),
+        **self._walking(motion, pick),
+      }
+
+    def own(value: torch.Tensor) -> dict[str, Any]:
+      return summary(value[:rollouts])
+
+    still = dict.fromkeys(FOLLOWED, torch.zeros(self.bins.count))
+    share = counted[:rollouts].sum() / steps[:rollouts].sum()
     return {
-      "smoothness": self._smoothness(values),
-      "violations": self._violations(above, any_above),
-      "tracking": self._tracking_result(self._tracking, self._followed),
-      "standing_still": self._tracking_result(self._standing, 0.0 * self._followed),
-      "falls_per_minute": summary(self._falls.cpu() / minutes),
-      "delta": self._delta_result(counted),
+      **numbers(own),
+      "standing_still": self._tracking_result(self._standing, still, own),
+      "commands": {
+        name: {
+          "command": list(command),
+          "velocity": [number(v) for v in motion["velocity"][k].tolist()],
+          **numbers(lambda value, k=k: number(float(value[k]))),
+        }
+        for k, (name, command) in enumerate(COMMANDS.items(), rollouts)
+        if k < self.bins.count
+      },
+      "response": self._motion.response(),
+      "delta": self.violations.delta_result(counted, own),
       "jitter": self._jitter(frequency, power),
-      "joints": self._joints(values, above, frequency, power),
-      "histograms": self._histograms(),
+      "joints": self._joints(values[:rollouts], counted, frequency, power),
+      "histograms": self.violations.histograms(),
       "spectra": self._spectra(frequency, power, windows),
-      "counted_share": _number(float(counted.sum() / steps.sum())),
+      "counted_share": number(float(share)),
       "non_finite_steps": int(self._broken.sum().item()),
     }
 
   # Private methods: accumulation.
 
-  def _constants(self, layout: Layout) -> None:
-    device = self._device
-    self._scale = torch.tensor(layout.action_scale, device=device)  # [J]
-    self._limit = torch.tensor(layout.limit_rows(), device=device)  # [Q, J]
-    self._p_max = torch.tensor(layout.per_joint(layout.p_max), device=device)  # [J]
-    self._indices = layout.group_indices(device)
-    member = torch.zeros(layout.num_joints, len(layout.groups), device=device)
-    for g, indices in enumerate(self._indices):
-      member[indices, g] = 1.0
-    self._member = member  # [J, G]
-    quantity = torch.arange(len(QUANTITIES), device=device).unsqueeze(1)
-    group = member.argmax(1).unsqueeze(0)
-    row = quantity * len(layout.groups) + group
-    self._first_bin = row * HISTOGRAM_BINS  # [Q, J]
-    cfg = TerminationCfg()
-    self._termination = cfg
-    flat = self._limit.flatten()  # [QJ]
-    self._violation_scale = ViolationScale(
-      flat.shape, floor=cfg.floor(flat), decay=cfg.scale_decay, device=device
-    )
-
   def _zeros(self, *shape: int, dtype: torch.dtype = torch.float64) -> torch.Tensor:
     return torch.zeros(*shape, dtype=dtype, device=self._device)
-
-  def _per_rollout(self, values: torch.Tensor) -> torch.Tensor:
-    """Sums over the environments of each rollout. # [B, …] -> [R, …]"""
-    return values.view(self.rollouts, -1, *values.shape[1:]).sum(1, dtype=torch.float64)
 
   def _add_values(
     self, values: torch.Tensor, finite: torch.Tensor, counts: torch.Tensor
   ) -> None:
     mask = counts.view(-1, 1, 1)
-    limited = values[:, : len(QUANTITIES)]  # [B, Q, J]
-    above = ((limited > self._limit) & mask).float()
-    self._counted += self._per_rollout(counts)
-    self._steps += self._per_rollout(finite)
-    self._broken += self._per_rollout(~finite)
-    self._values += self._per_rollout(values.masked_fill(~mask, 0.0))
-    self._above += self._per_rollout(above)
-    self._any_above += self._per_rollout((above @ self._member) > 0)
-    bins = (limited / self._limit) * (HISTOGRAM_BINS / HISTOGRAM_MAX)
-    bins = bins.nan_to_num(0.0).clamp(0, HISTOGRAM_BINS - 1).long() + self._first_bin
-    ones = mask.expand_as(bins).long()
-    self._histogram.scatter_add_(0, bins.flatten(), ones.flatten())
-
-  def _add_delta(self, limited: torch.Tensor, counts: torch.Tensor) -> None:
-    """δ̄ of DeCap (Eq. 4) under the evaluation's limits, whatever trained the policy."""
-    cfg = self._termination
-    flat, limit = limited.flatten(1), self._limit.flatten()  # [B, QJ], [QJ]
-    self._violation_scale.update(flat - limit)
-    delta = decap_probability(
-      limited,
-      self._limit,
-      self._p_max,
-      self._violation_scale.value.view_as(self._limit),
-      rho=cfg.rho,
-      kappa=cfg.kappa,
-    )
-    rows = torch.stack([delta[:, :, i].amax(2) for i in self._indices], 2)  # [B, Q, G]
-    self.delta.copy_(rows.flatten(1).amax(1))
-    counted = self.delta * counts
-    self._delta += self._per_rollout(counted)
-    decides = (rows == self.delta.view(-1, 1, 1)).float()
-    decides = decides / decides.sum((1, 2), keepdim=True)
-    self._share += (decides * counted.view(-1, 1, 1)).sum(0, dtype=torch.float64)
+    self._counted += self.bins.sum(counts)
+    self._steps += self.bins.sum(finite)
+    self._broken += self.bins.sum(~finite)
+    self._values += self.bins.sum(values.masked_fill(~mask, 0.0))
 
   def _add_tracking(self, sample: Sample, finite: torch.Tensor) -> None:
     error = sample.command - sample.base_velocity
-    self._tracking += self._per_rollout(self._errors(error, finite))
-    self._standing += self._per_rollout(self._errors(sample.command, finite))
-    self._add_followed(sample.command[:, :2], sample.base_velocity[:, :2], finite)
-
-  def _add_followed(
-    self, command: torch.Tensor, velocity: torch.Tensor, finite: torch.Tensor
-  ) -> None:
-    share, moving = _followed(command, velocity)
-    moving = moving & finite
-    self._followed += self._per_rollout(share.masked_fill(~moving, 0.0))
-    self._moving += self._per_rollout(moving)
+    self._tracking += self.bins.sum(self._errors(error, finite))
+    self._standing += self.bins.sum(self._errors(sample.command, finite))
 
   def _errors(self, error: torch.Tensor, finite: torch.Tensor) -> torch.Tensor:
     """The columns of `TRACKING` for a velocity error. # [B, 3] -> [B, 6]"""
     size = error.abs()
     squared = error[:, :2].square().sum(1)
-    reward = 1.5 * torch.exp(-squared / 0.25) * self.layout.control_dt * RETURN_STEPS
+    weight, variance = self.layout.tracking_reward
+    reward = weight * torch.exp(-squared / variance)
+    reward = reward * self.layout.control_dt * RETURN_STEPS
     columns = torch.stack(
       (
         size[:, 0],
@@ -280,81 +255,62 @@ class Metrics:
 
   # Private methods: results.
 
-  def _smoothness(self, values: torch.Tensor) -> dict[str, Any]:
+  def _smoothness(self, values: torch.Tensor, pick: Pick) -> dict[str, Any]:
     return {
       group: {
-        name: summary(values[:, MEASURED.index(name), list(indices)].mean(1))
-        for name in SMOOTHNESS
+        name: pick(values[:, self._names.index(name), list(indices)].mean(1))
+        for name in self.layout.smoothness
       }
       for group, indices in self.layout.groups.items()
     }
 
-  def _violations(self, above: torch.Tensor, any_above: torch.Tensor) -> dict[str, Any]:
-    return {
-      group: {
-        name: {
-          "any_joint": summary(any_above[:, q, g]),
-          "joint_steps": summary(above[:, q, list(indices)].mean(1)),
-        }
-        for q, name in enumerate(QUANTITIES)
-      }
-      for g, (group, indices) in enumerate(self.layout.groups.items())
-    }
-
   def _tracking_result(
-    self, errors: torch.Tensor, followed: torch.Tensor
+    self, errors: torch.Tensor, motion: dict[str, torch.Tensor], pick: Pick
   ) -> dict[str, Any]:
-    means = (errors / self._steps.unsqueeze(1)).cpu()  # [R, 6]
-    named = {name: summary(means[:, i]) for i, name in enumerate(TRACKING)}
-    return {**named, "followed": summary((followed / self._moving).cpu())}
+    means = (errors / self._steps.unsqueeze(1)).cpu()  # [K, 6]
+    named = {name: pick(means[:, i]) for i, name in enumerate(TRACKING)}
+    return {**named, **{name: pick(motion[name]) for name in FOLLOWED}}
 
-  def _delta_result(self, counted: torch.Tensor) -> dict[str, Any]:
-    share = self._share.cpu()
-    total = float(share.sum())
+  def _walking(self, motion: dict[str, torch.Tensor], pick: Pick) -> dict[str, Any]:
+    """Falls, gait, and root mean squares of angular velocity by axis and of the norm."""
+    rms = motion["angular_velocity"]  # [K, S, 3]
     return {
-      "mean": summary(self._delta.cpu() / counted),
-      "share": {
-        f"{name}/{group}": _number(float(share[q, g]) / total if total else math.nan)
-        for q, name in enumerate(QUANTITIES)
-        for g, group in enumerate(self.layout.groups)
+      "falls_per_minute": pick(motion["falls_per_minute"]),
+      "gait": {name: pick(motion[name]) for name in GAIT},
+      "angular_velocity": {
+        name: {
+          **{axis: pick(rms[:, s, i]) for i, axis in enumerate("xyz")},
+          "norm": pick(rms[:, s].norm(dim=1)),
+        }
+        for s, name in enumerate(self.layout.segments)
       },
+      "head_jerk": pick(motion["head_jerk"]),
+      "drift": pick(motion["drift"]),
     }
 
   def _jitter(self, frequency: torch.Tensor, power: torch.Tensor) -> dict[str, Any]:
     return {
-      group: _number(jitter(frequency, power[:, list(indices)].sum(1)))
+      group: number(jitter(frequency, power[:, list(indices)].sum(1)))
       for group, indices in self.layout.groups.items()
     }
 
   def _joints(
     self,
     values: torch.Tensor,
-    above: torch.Tensor,
+    counted: torch.Tensor,
     frequency: torch.Tensor,
     power: torch.Tensor,
   ) -> dict[str, Any]:
-    mean, share = values.mean(0), above.mean(0)  # [M, J], [Q, J]
+    mean = values.mean(0)  # [M, J]
+    shares = self.violations.joint_shares(counted)
     joints = {}
     for j, joint in enumerate(self.layout.joint_names):
       joints[joint] = {
-        **{name: _number(float(mean[m, j])) for m, name in enumerate(MEASURED)},
-        "violations": {
-          name: _number(float(share[q, j])) for q, name in enumerate(QUANTITIES)
-        },
-        "jitter": _number(jitter(frequency, power[:, j])),
+        **{name: number(float(mean[m, j])) for m, name in enumerate(self._names)},
+        "violations": {name: number(share[j]) for name, share in shares.items()},
+        "jitter": number(jitter(frequency, power[:, j])),
       }
     return joints
-
-  def _histograms(self) -> dict[str, Any]:
-    shape = (len(QUANTITIES), len(self.layout.groups), HISTOGRAM_BINS)
-    counts = self._histogram.view(shape).cpu().tolist()
-    return {
-      "largest": HISTOGRAM_MAX,
-      "counts": {
-        group: {name: counts[q][g] for q, name in enumerate(QUANTITIES)}
-        for g, group in enumerate(self.layout.groups)
-      },
-    }
 
   def _spectra(
     self, frequency: torch.Tensor, power: torch.Tensor, windows: int
@@ -375,6 +331,10 @@ def metrics_of_trajectory(trajectory: Trajectory) -> dict[str, Any]:
 
   A trajectory of some of the environments gives their numbers.
   """
+  if "contact" not in trajectory.arrays:
+    raise UserError(
+      "This trajectory is an older one, without contacts: evaluate again."
+    )
   rollouts = len(set(trajectory.rollout)) or 1
   metrics = Metrics(
     trajectory.layout,
@@ -385,40 +345,3 @@ def metrics_of_trajectory(trajectory: Trajectory) -> dict[str, Any]:
   for sample in trajectory.samples():
     metrics.add(sample)
   return metrics.result()
-
-
-def summary(values: torch.Tensor | Sequence[float]) -> dict[str, Any]:
-  """Mean, standard deviation (n - 1; 0 for one) and the values themselves. # [R]"""
-  values = torch.as_tensor(values, dtype=torch.float64)
-  std = values.std() if len(values) > 1 else torch.zeros(())
-  return {
-    "mean": _number(float(values.mean())),
-    "std": _number(float(std)),
-    "rollouts": [_number(v) for v in values.tolist()],
-  }
-
-
-def followed(trajectory: Trajectory) -> float:
-  """Mean share of the commanded velocity that is carried out; NaN without commands."""
-  sample = trajectory.whole()
-  share, moving = _followed(sample.command[..., :2], sample.base_velocity[..., :2])
-  return float(share[moving].mean())
-
-
-def _followed(
-  command: torch.Tensor, velocity: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor]:
-  """Share of the command that is done, 0 for standing still; whether one is given.
-
-  Args:
-    command: Commanded velocity in the plane. # [..., 2]
-    velocity: Of the robot. # [..., 2]
-  """
-  squared = command.square().sum(-1)
-  share = (velocity * command).sum(-1) / squared.clamp(min=MOVING**2)
-  return share, squared >= MOVING**2
-
-
-def _number(value: float) -> float | None:
-  """JSON has no NaN: a number that does not exist is null."""
-  return value if math.isfinite(value) else None

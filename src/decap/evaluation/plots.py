@@ -17,40 +17,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from decap.errors import UserError
-from decap.evaluation.layout import QUANTITIES, TITLES, UNITS
+from decap.evaluation.figure_style import COLOURS, RC, STYLES
+from decap.evaluation.layout import title
 from decap.evaluation.metrics import measure_trajectory
 from decap.evaluation.results import Result
 from decap.evaluation.spectrum import JITTER_HZ
 from decap.evaluation.trajectory import Trajectory
-
-COLOURS = (
-  "#0072B2",
-  "#D55E00",
-  "#009E73",
-  "#CC79A7",
-  "#56B4E9",
-  "#E69F00",
-  "#000000",
-)
-STYLES = ("-", "--", "-.", ":")
-
-RC = {
-  "font.size": 9,
-  "axes.titlesize": 10,
-  "axes.labelsize": 9,
-  "axes.spines.top": False,
-  "axes.spines.right": False,
-  "axes.grid": True,
-  "axes.axisbelow": True,
-  "grid.color": "#dddddd",
-  "grid.linewidth": 0.6,
-  "legend.frameon": False,
-  "legend.fontsize": 8,
-  "lines.linewidth": 1.4,
-  "svg.fonttype": "none",
-  "figure.constrained_layout.use": True,
-}
-"""Style of all our figures, for matplotlib's `rc_context`."""
 
 Trajectories = Mapping[str, Trajectory]
 Results = Mapping[str, Result]
@@ -92,14 +64,22 @@ def velocity_tracking(trajectories: Trajectories) -> Figure:
 def traces(
   trajectories: Trajectories, quantity: str = "joint_vel", seconds: float = 10.0
 ) -> Figure:
-  """Largest joint of each group over time in one environment, limits dashed."""
-  _check_quantity(quantity)
-  groups = next(iter(trajectories.values())).layout.groups
+  """Largest joint of each group over time in one environment, limits dashed.
+
+  A scalar quantity has one panel.
+  """
+  layout = next(iter(trajectories.values())).layout
+  _check_quantity(quantity, tuple(layout.limits))
+  limits = layout.limits[quantity]
+  groups: dict[str, tuple[int, ...]] = layout.groups
+  if quantity in layout.scalars:
+    groups, limits = {"": (0,)}, {"": limits}
   with rc_context(RC):
     fig = Figure(figsize=(8, 2.1 * len(groups)))
     axes = [row[0] for row in _grid(fig, len(groups), 1)]
     for i, (label, trajectory) in enumerate(trajectories.items()):
-      values = measure_trajectory(trajectory)[quantity][:, 0]  # [T, J]
+      values = measure_trajectory(trajectory)[quantity][:, 0]  # [T, J] or [T]
+      values = values.reshape(len(values), -1)
       start = min(int(trajectory.protocol.get("warmup", 0)), len(values) - 1)
       stop = start + round(seconds / trajectory.layout.control_dt)
       time = trajectory.time_s[start:stop]
@@ -107,11 +87,12 @@ def traces(
         peak = values[start:stop, list(indices)].max(1)
         # Solid: dashes cannot be read in a line that swings at every step.
         ax.plot(time, peak, label=label, lw=1.0, color=_style(i)["color"])
-    limits = next(iter(trajectories.values())).layout.limits[quantity]
+    unit = f"\n({layout.unit(quantity)})" if layout.unit(quantity) else ""
     for ax, group in zip(axes, groups, strict=True):
       _limit_line(ax, limits[group], horizontal=True)
-      ax.set_title(f"{group} body", loc="left")
-      ax.set_ylabel(f"max |{TITLES[quantity].lower()}|\n({UNITS[quantity]})")
+      name = f"max |{title(quantity).lower()}|" if group else title(quantity)
+      ax.set_title(f"{group} body" if group else "", loc="left")
+      ax.set_ylabel(f"{name}{unit}")
       ax.set_ylim(bottom=0)
     axes[-1].set_xlabel("time (s)")
     _legend(fig, axes[0])
@@ -119,39 +100,39 @@ def traces(
 
 
 def distributions(results: Results) -> Figure:
-  """Share of joint-steps over q/ε for each quantity and group; the limit is at 1."""
-  groups = next(iter(results.values())).layout.groups
+  """Share of joint-steps over q/ε for each quantity and group; the limit is at 1.
+
+  A row of panels per group, and a last one for scalar quantities.
+  """
+  layout = next(iter(results.values())).layout
+  sections: dict[str, tuple[str, ...]] = dict.fromkeys(
+    layout.groups, layout.joint_quantities
+  )
+  if layout.scalars:
+    sections[""] = layout.scalars
+  columns = max(map(len, sections.values()))
   with rc_context(RC):
-    fig = Figure(figsize=(9, 2.3 * len(groups)))
-    axes = _grid(fig, len(groups), len(QUANTITIES))
-    for i, (label, result) in enumerate(results.items()):
-      histograms = result.metrics["histograms"]
-      for g, group in enumerate(groups):
-        for q, quantity in enumerate(QUANTITIES):
-          counts = np.array(histograms["counts"][group][quantity], dtype=float)
-          share = counts / max(counts.sum(), 1.0)
-          edges = np.linspace(0, histograms["largest"], len(counts) + 1)
-          ax = axes[g][q]
-          # What is beyond the last edge would be a spike there: it is no bin.
-          ax.stairs(share[:-1], edges[:-1], label=label, lw=1.3, **_style(i))
-          ax.set_yscale("log")
-          ax.set_ylim(1e-6, 1)
-    for g, group in enumerate(groups):
-      axes[g][0].set_ylabel(f"{group} body\nshare of joint-steps")
-      for q, quantity in enumerate(QUANTITIES):
-        _limit_line(axes[g][q], 1.0, horizontal=False)
-        if g == 0:
-          axes[g][q].set_title(TITLES[quantity])
-        if g == len(groups) - 1:
-          axes[g][q].set_xlabel("value / limit")
+    fig = Figure(figsize=(9, 2.3 * len(sections)))
+    axes = _grid(fig, len(sections), columns)
+    for row, (group, quantities) in zip(axes, sections.items(), strict=True):
+      for ax in row[len(quantities) :]:
+        ax.set_visible(False)
+      unit = "joint-steps" if group else "steps"
+      row[0].set_ylabel(f"{group or 'whole'} body\nshare of {unit}")
+      for ax, quantity in zip(row, quantities, strict=False):
+        _histogram(ax, results, group, quantity)
+        if row is axes[0] or not group:
+          ax.set_title(title(quantity))
+        if row is axes[-1]:
+          ax.set_xlabel("value / limit")
     _legend(fig, axes[0][0])
     return fig
 
 
 def joint_violations(results: Results, quantity: str = "joint_vel") -> Figure:
   """Share of steps at which each joint is above its limit, by joint and policy."""
-  _check_quantity(quantity)
   layout = next(iter(results.values())).layout
+  _check_quantity(quantity, layout.joint_quantities)
   order = [j for indices in layout.groups.values() for j in indices]
   names = [layout.joint_names[j] for j in order]
   with rc_context(RC):
@@ -175,7 +156,7 @@ def joint_violations(results: Results, quantity: str = "joint_vel") -> Figure:
     for indices in list(layout.groups.values())[:-1]:
       boundary += len(indices)
       ax.axhline(boundary, color="#888888", lw=0.8)
-    ax.set_xlabel(f"steps above the limit of {TITLES[quantity].lower()} (%)")
+    ax.set_xlabel(f"steps above the limit of {title(quantity).lower()} (%)")
     ax.set_xlim(0.0, max(ax.get_xlim()[1], 0.1))
     ax.grid(axis="y", visible=False)
     _legend(fig, ax)
@@ -295,6 +276,21 @@ def _mark_pushes(ax: Axes, trajectory: Trajectory) -> None:
     ax.axvline(time, color="#888888", ls=":", lw=0.9, label="push" if k == 0 else None)
 
 
+def _histogram(ax: Axes, results: Results, group: str, quantity: str) -> None:
+  """Shares of q/ε of all policies; an empty group is the whole robot's."""
+  for i, (label, result) in enumerate(results.items()):
+    data = result.metrics["histograms"]
+    rows = data["counts"][group] if group else data["scalars"]
+    counts = np.array(rows[quantity], dtype=float)
+    share = counts / max(counts.sum(), 1.0)
+    edges = np.linspace(0, data["largest"], len(counts) + 1)
+    # What is beyond the last edge would be a spike there: it is no bin.
+    ax.stairs(share[:-1], edges[:-1], label=label, lw=1.3, **_style(i))
+  ax.set_yscale("log")
+  ax.set_ylim(1e-6, 1)
+  _limit_line(ax, 1.0, horizontal=False)
+
+
 def _limit_line(ax: Axes, limit: float, *, horizontal: bool) -> None:
   draw = ax.axhline if horizontal else ax.axvline
   draw(limit, color="#B00020", ls=(0, (5, 3)), lw=1.2, label="limit")
@@ -315,8 +311,6 @@ def _joint(result: Result, name: str) -> dict[str, Any]:
   return result.metrics["joints"][name]
 
 
-def _check_quantity(quantity: str) -> None:
-  if quantity not in QUANTITIES:
-    raise UserError(
-      f"Unknown quantity '{quantity}' (there are {', '.join(QUANTITIES)})."
-    )
+def _check_quantity(quantity: str, known: Sequence[str]) -> None:
+  if quantity not in known:
+    raise UserError(f"Unknown quantity '{quantity}' (there are {', '.join(known)}).")

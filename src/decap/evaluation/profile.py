@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from decap.errors import UserError
-from decap.evaluation.layout import QUANTITIES, UNITS, Limits
+from decap.evaluation.layout import Layout, Limits
 from decap.evaluation.metrics import measure_trajectory
 from decap.evaluation.trajectory import Trajectory
 from decap.files import write_text
@@ -22,8 +22,8 @@ from decap.files import write_text
 QUANTILES = (0.5, 0.9, 0.95, 0.99, 0.999)
 """Quantiles that a profile lists."""
 
-DEFAULT_RULE = {"upper": 0.5, "lower": 0.99}
-"""Group -> quantile that becomes its limit."""
+DEFAULT_QUANTILE = 0.99
+"""Quantile that becomes a limit, where neither the robot nor the user says another."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,9 @@ class Profile:
   """Group -> quantity -> value per quantile, over all joint-steps of the group."""
   joints: dict[str, dict[str, list[float]]]
   """Joint -> quantity -> value per quantile."""
+  scalars: dict[str, list[float]]
+  """Scalar quantity -> value per quantile, over all steps."""
+  layout: Layout
 
 
 def profile_trajectory(
@@ -48,52 +51,74 @@ def profile_trajectory(
       "No step counts: every environment was reset before its warm-up of "
       f"{trajectory.protocol.get('warmup')} steps was over."
     )
-  counted = {name: values[name][valid] for name in QUANTITIES}  # [N, J]
+  counted = {name: values[name][valid] for name in layout.limits}  # [N, J] or [N]
+
+  def quantiles_of(array: np.ndarray) -> list[float]:
+    return np.asarray(np.quantile(array, quantiles)).tolist()
 
   def of(columns: list[int]) -> dict[str, list[float]]:
-    return {
-      name: np.asarray(np.quantile(counted[name][:, columns], quantiles)).tolist()
-      for name in QUANTITIES
-    }
+    names = layout.joint_quantities
+    return {name: quantiles_of(counted[name][:, columns]) for name in names}
 
   return Profile(
     tuple(quantiles),
     {group: of(list(indices)) for group, indices in layout.groups.items()},
     {name: of([j]) for j, name in enumerate(layout.joint_names)},
+    {name: quantiles_of(counted[name]) for name in layout.scalars},
+    layout,
   )
 
 
+def complete_rule(layout: Layout, chosen: Mapping[str, float]) -> dict[str, float]:
+  """A quantile for every group and every scalar quantity, the chosen ones among them."""
+  known = (*layout.groups, *layout.scalars)
+  for name, quantile in chosen.items():
+    if name not in known:
+      raise UserError(f"Unknown group '{name}' (there are {', '.join(known)}).")
+    if not 0.0 < quantile < 1.0:
+      raise UserError(f"The quantile of '{name}' must be in (0, 1), not {quantile}.")
+  return {**dict.fromkeys(known, DEFAULT_QUANTILE), **chosen}
+
+
 def propose_limits(trajectory: Trajectory, rule: Mapping[str, float]) -> Limits:
-  """Limits by group: the quantile of `rule`, to three significant digits.
+  """Limits by group: the quantile of the rule, to three significant digits.
 
   Args:
-    rule: Group -> quantile, for every group.
+    rule: Group, or scalar quantity -> quantile; `complete_rule` says the others.
   """
-  groups = trajectory.layout.groups
-  for group in groups:
-    if group not in rule:
-      raise UserError(f"There is no quantile for the group '{group}'.")
-  for group, quantile in rule.items():
-    if group not in groups:
-      raise UserError(f"Unknown group '{group}' (there are {', '.join(groups)}).")
-    if not 0.0 < quantile < 1.0:
-      raise UserError(f"The quantile of '{group}' must be in (0, 1), not {quantile}.")
-  limits: Limits = {name: {} for name in QUANTITIES}
-  for group in groups:
-    profile = profile_trajectory(trajectory, (rule[group],))
-    for name in QUANTITIES:
-      limit = float(f"{profile.groups[group][name][0]:.3g}")
-      if limit <= 0.0:
-        raise UserError(
-          f"The quantile {rule[group]} of {name}/{group} is 0: no limit can follow from "
-          "a policy that does not move."
-        )
-      limits[name][group] = limit
+  layout = trajectory.layout
+  rule = complete_rule(layout, rule)
+  profiles = {q: profile_trajectory(trajectory, (q,)) for q in set(rule.values())}
+
+  def limit(value: float, row: str, quantile: float) -> float:
+    rounded = float(f"{value:.3g}")
+    if rounded <= 0.0:
+      raise UserError(
+        f"The quantile {quantile} of {row} is 0: no limit can follow from a policy "
+        "that does not move."
+      )
+    return rounded
+
+  limits: Limits = {}
+  for name in layout.limits:
+    if name in layout.scalars:
+      q = rule[name]
+      limits[name] = limit(profiles[q].scalars[name][0], name, q)
+      continue
+    limits[name] = {}
+    for group in layout.groups:
+      q = rule[group]
+      value = profiles[q].groups[group][name][0]
+      limits[name][group] = limit(value, f"{name}/{group}", q)
   return limits
 
 
 def write_limits(
-  path: Path, limits: Limits, rule: Mapping[str, float], policy: Mapping[str, Any]
+  path: Path,
+  limits: Limits,
+  rule: Mapping[str, float],
+  policy: Mapping[str, Any],
+  layout: Layout,
 ) -> None:
   """Write a limits file for `decap train --limits`."""
   rules = ", ".join(f"{group}: quantile {q:g}" for group, q in rule.items())
@@ -103,7 +128,11 @@ def write_limits(
     "limits:",
   ]
   for name, values in limits.items():
-    lines.append(f"  {name}:  # {UNITS[name]}")
+    unit = f"  # {layout.unit(name)}" if layout.unit(name) else ""
+    if name in layout.scalars:
+      lines.append(f"  {name}: {values!r}{unit}")
+      continue
+    lines.append(f"  {name}:{unit}")
     lines += [f"    {group}: {value!r}" for group, value in values.items()]
   write_text(path, "\n".join(lines) + "\n")
 
@@ -111,9 +140,12 @@ def write_limits(
 def group_table(profile: Profile) -> Any:
   """Quantiles by group and quantity, for the terminal."""
   rows = [
-    (group, f"{name} ({UNITS[name]})", *values)
+    (group, _with_unit(profile, name), *values)
     for group, quantities in profile.groups.items()
     for name, values in quantities.items()
+  ]
+  rows += [
+    ("", _with_unit(profile, name), *values) for name, values in profile.scalars.items()
   ]
   return _table("Quantiles by body group", ("Group", "Quantity"), rows, profile)
 
@@ -122,13 +154,18 @@ def joint_tables(profile: Profile) -> list[Any]:
   """Quantiles by joint, a table per quantity, for the terminal."""
   return [
     _table(
-      f"{name} ({UNITS[name]}) by joint",
+      f"{_with_unit(profile, name)} by joint",
       ("Joint",),
       [(joint, *quantities[name]) for joint, quantities in profile.joints.items()],
       profile,
     )
-    for name in QUANTITIES
+    for name in profile.layout.joint_quantities
   ]
+
+
+def _with_unit(profile: Profile, name: str) -> str:
+  unit = profile.layout.unit(name)
+  return f"{name} ({unit})" if unit else name
 
 
 def _table(

@@ -22,6 +22,26 @@ SWITCHING_SCHEDULE: tuple[tuple[float, float, float], ...] = (
 )
 """Commands (vx, vy, yaw rate) of the switching schedule, repeated."""
 
+COMMANDS: dict[str, tuple[float, float, float]] = {
+  "forward 0.3": (0.3, 0.0, 0.0),
+  "forward 0.5": (0.5, 0.0, 0.0),
+  "forward 0.7": (0.7, 0.0, 0.0),
+  "forward 1.0": (1.0, 0.0, 0.0),
+  "backward 0.3": (-0.3, 0.0, 0.0),
+  "backward 0.5": (-0.5, 0.0, 0.0),
+  "left 0.3": (0.0, 0.3, 0.0),
+  "right 0.3": (0.0, -0.3, 0.0),
+  "turn left 0.2": (0.0, 0.0, 0.2),
+  "turn right 0.2": (0.0, 0.0, -0.2),
+  "mixed forward": (0.5, 0.2, 0.2),
+  "mixed backward": (-0.3, -0.2, -0.2),
+  "zero": (0.0, 0.0, 0.0),
+}
+"""What some robots of every evaluation are told throughout: vx, vy (m/s), yaw (rad/s).
+
+Means over random commands hide a policy that ignores slow commands, or one direction.
+"""
+
 
 @dataclass(frozen=True)
 class Protocol:
@@ -46,10 +66,16 @@ class Protocol:
   """Observation noise, and a push every `push_interval_s`; otherwise neither."""
   push_interval_s: float = 4.0
   """Seconds between pushes when disturbed."""
+  per_command: int = 32
+  """Further robots for each of `COMMANDS`; none where commands are not random."""
   seed: int = 0
   """Seed of the environments. Not part of what must agree between results."""
 
   def __post_init__(self) -> None:
+    if self.commands != "random":
+      object.__setattr__(self, "per_command", 0)
+    if self.per_command < 0:
+      raise UserError(f"per_command must be at least 0, not {self.per_command}")
     for name in ("rollouts", "envs", "steps"):
       if getattr(self, name) < 1:
         raise UserError(f"{name} must be at least 1, not {getattr(self, name)}")
@@ -66,7 +92,7 @@ class Protocol:
 
   @property
   def num_envs(self) -> int:
-    return self.rollouts * self.envs
+    return self.rollouts * self.envs + self.per_command * len(COMMANDS)
 
   @property
   def label(self) -> str:
@@ -99,13 +125,16 @@ class Protocol:
     return Protocol(**data)
 
 
-QUICK = Protocol(rollouts=4, envs=16, steps=300)
+QUICK = Protocol(rollouts=4, envs=16, steps=300, per_command=16)
 """A look in a minute on a CPU."""
 
 
 def protocol_differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
-  """Fields that differ between two protocols, as `name: value against value`."""
-  names = [name for name in {**a, **b} if name != "seed"]
+  """Fields that differ between two protocols, as `name: value against value`.
+
+  Robots per command change no other number, and older files have none.
+  """
+  names = [name for name in {**a, **b} if name not in ("seed", "per_command")]
   return [
     f"{name}: {a.get(name)} against {b.get(name)}"
     for name in names

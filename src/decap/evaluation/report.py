@@ -14,11 +14,11 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from decap.evaluation import plots
-from decap.evaluation.layout import QUANTITIES, TITLES, UNITS
+from decap.evaluation.layout import title
 from decap.evaluation.playback import clip, playback_html
 from decap.evaluation.results import Result, file_names
 from decap.evaluation.table_formats import to_html
-from decap.evaluation.tables import Method, Table
+from decap.evaluation.tables import MethodResults, Table
 from decap.evaluation.trajectory import Trajectory, load_trajectory
 from decap.files import write_text
 
@@ -27,7 +27,7 @@ from decap.files import write_text
 class ReportInput:
   """All that a report shows."""
 
-  methods: Sequence[Method]
+  methods: Sequence[MethodResults]
   tables: Sequence[Table]
   command: str
   """Command line that makes the report again."""
@@ -112,6 +112,7 @@ def _figures(
   trajectories: Mapping[str, Trajectory],
   training: Mapping[str, Path],
 ) -> str:
+  layout = next(iter(results.values())).layout
   switching = find_trajectories(results, "switching-disturbed") or trajectories
   parts = []
   if switching:
@@ -120,8 +121,10 @@ def _figures(
   else:
     parts.append(_missing("velocity tracking and traces"))
   if trajectories:
-    for quantity in QUANTITIES:
-      caption = f"Largest {TITLES[quantity].lower()} of each group; limits dashed"
+    for quantity in layout.limits:
+      largest = f"Largest {title(quantity).lower()} of each group"
+      name = title(quantity) if quantity in layout.scalars else largest
+      caption = f"{name}; limits dashed"
       parts.append(_figure(lambda q=quantity: plots.traces(trajectories, q), caption))
   parts.append(
     _figure(
@@ -129,11 +132,11 @@ def _figures(
       "Distribution of each quantity against its limit, over all joint-steps",
     )
   )
-  for quantity in QUANTITIES:
+  for quantity in layout.joint_quantities:
     parts.append(
       _figure(
         lambda q=quantity: plots.joint_violations(results, q),
-        f"Violations of {TITLES[quantity].lower()} by joint",
+        f"Violations of {title(quantity).lower()} by joint",
       )
     )
   parts.append(
@@ -194,14 +197,15 @@ def _configuration(report: ReportInput) -> str:
 
 
 def _limit_rows(result: Result) -> list[tuple[Any, ...]]:
-  limits = result.layout.limits
-  return [
-    (
-      f"{TITLES[name]} ({UNITS[name]})",
-      *(f"{limits[name][group]:g}" for group in result.layout.groups),
-    )
-    for name in QUANTITIES
-  ]
+  layout = result.layout
+  rows: list[tuple[Any, ...]] = []
+  for name, limit in layout.limits.items():
+    # A scalar quantity has one limit for the whole robot.
+    joints = name in layout.joint_quantities
+    values = [limit[group] for group in layout.groups] if joints else [limit]
+    empty = [""] * (len(layout.groups) - len(values))
+    rows.append((layout.named(name), *(f"{value:g}" for value in values), *empty))
+  return rows
 
 
 def _plain_table(heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:

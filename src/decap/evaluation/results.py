@@ -150,12 +150,20 @@ def _layout_differences(a: Layout, b: Layout) -> list[str]:
 
 
 def _limit_differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
-  rows = {
-    (name, group) for limits in (a, b) for name in limits for group in limits[name]
-  }
+  ours, theirs = _limit_rows(a), _limit_rows(b)
   return [
-    f"limit of {name}/{group}: {a.get(name, {}).get(group)} against "
-    f"{b.get(name, {}).get(group)}"
-    for name, group in sorted(rows)
-    if a.get(name, {}).get(group) != b.get(name, {}).get(group)
+    f"limit of {row}: {ours.get(row)} against {theirs.get(row)}"
+    for row in sorted({**ours, **theirs})
+    if ours.get(row) != theirs.get(row)
   ]
+
+
+def _limit_rows(limits: Mapping[str, Any]) -> dict[str, float]:
+  """Limits by "quantity/group", or "quantity" for a scalar."""
+  rows = {}
+  for name, limit in limits.items():
+    if isinstance(limit, Mapping):
+      rows |= {f"{name}/{group}": value for group, value in limit.items()}
+    else:
+      rows[name] = limit
+  return rows

@@ -6,9 +6,7 @@ a CPU and as one CUDA graph on a GPU; the host reads nothing until the end.
 
 from __future__ import annotations
 
-import contextlib
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,24 +17,24 @@ from decap.evaluation.environment import (
   Skeleton,
   command_term,
   evaluation_cfg,
+  hold_commands,
   last_sample,
+  make_env,
   make_layout,
+  watch,
 )
 from decap.evaluation.layout import Limits
 from decap.evaluation.metrics import Metrics
 from decap.evaluation.policies import Policy, load_policy
 from decap.evaluation.protocol import SWITCHING_S, SWITCHING_SCHEDULE, Protocol
 from decap.evaluation.results import Result, versions
-from decap.evaluation.trajectory import Recorder, Sample, Trajectory
+from decap.evaluation.stepping import run_steps
+from decap.evaluation.trajectory import Sample, Trajectory, TrajectoryRecorder
+from decap.tasks import TASKS
 
 if TYPE_CHECKING:
   from decap.envs.constrained_env import ConstrainedEnv
-
-EAGER_STEPS = 3
-"""Steps before a CUDA graph is recorded: they allocate what it reuses."""
-
-SYNC_STEPS = 50
-"""Steps after which the host waits, so that the progress bar tells the truth."""
+  from decap.robots.description import RobotDescription
 
 
 @dataclass
@@ -50,8 +48,8 @@ class Evaluation:
 
   @property
   def env_steps_per_s(self) -> float:
-    protocol = self.result.protocol
-    return protocol["rollouts"] * protocol["envs"] * protocol["steps"] / self.seconds
+    protocol = Protocol.from_dict(self.result.protocol)
+    return protocol.num_envs * protocol.steps / self.seconds
 
 
 def evaluate(
@@ -81,6 +79,9 @@ def evaluate(
       f"trajectory must be between 0 and {protocol.envs} environments per rollout, "
       f"not {trajectory}."
     )
+  if device == "cpu":
+    # The engine has its own threads; a fixed number keeps sums identical everywhere.
+    torch.set_num_threads(1)
   policy = load_policy(source, device) if isinstance(source, str) else source
   cfg = evaluation_cfg(protocol, limits)
   env = make_env(cfg, device, backend)
@@ -91,20 +92,6 @@ def evaluate(
     return rollout.evaluation(seconds)
   finally:
     env.close()
-
-
-def make_env(cfg: Any, device: str, backend: str = "auto") -> ConstrainedEnv:
-  """Build the environment without mjlab's tables on the terminal."""
-  import io
-
-  from decap.envs.constrained_env import ConstrainedEnv
-
-  if device == "cpu":
-    # The engine has its own threads; a fixed number keeps sums identical everywhere.
-    torch.set_num_threads(1)
-  cfg.backend = backend
-  with contextlib.redirect_stdout(io.StringIO()):
-    return ConstrainedEnv(cfg, device)
 
 
 def describe_env(env: ConstrainedEnv, task: str) -> dict[str, Any]:
@@ -126,12 +113,20 @@ class Rollout:
     self.policy = policy
     self.protocol = protocol
     self.device = str(env.device)
-    self.layout = make_layout(env)
+    robot = TASKS[protocol.task].describe()
+    self.layout = make_layout(env, robot)
     self.metrics = Metrics(
-      self.layout, protocol.rollouts, protocol.envs, protocol.warmup, self.device
+      self.layout,
+      protocol.rollouts,
+      protocol.envs,
+      protocol.warmup,
+      self.device,
+      protocol.per_command,
     )
-    self._record(record)
+    watch(env, robot)
+    self._record(record, robot)
     self._command = command_term(env)
+    hold_commands(env, protocol.per_command)
     self._schedule = torch.tensor(SWITCHING_SCHEDULE, device=self.device)  # [S, 3]
     size = env.action_manager.total_action_dim
     self._zero = torch.zeros(protocol.num_envs, size, device=self.device)
@@ -139,25 +134,15 @@ class Rollout:
 
   def run(self, on_step: Callable[[int], None] | None = None) -> float:
     """Run all steps; returns the seconds that they took."""
-    with self._stream() as stream, torch.no_grad():
-      obs, _ = self.env.reset(seed=self.protocol.seed)
-      self.obs = {name: value.clone() for name, value in obs.items()}
-      self._synchronize()
-      start = time.perf_counter()
-      step: Callable[[], None] = self.step
-      for t in range(self.protocol.steps):
-        if stream is not None and t == EAGER_STEPS:
-          from decap.rl.capture import Captured
-
-          step = Captured(self.step, stream)
-        self._set_command(t)
-        step()
-        self._follow()
-        if (t + 1) % SYNC_STEPS == 0 or t + 1 == self.protocol.steps:
-          self._synchronize()
-          if on_step:
-            on_step(t + 1)
-      return time.perf_counter() - start
+    return run_steps(
+      self.env,
+      self.protocol.steps,
+      self.step,
+      start=self._start,
+      before=self._set_command,
+      after=self._follow,
+      on_step=on_step,
+    )
 
   def step(self) -> None:
     """Policy, environment and metrics of one control step, on fixed buffers."""
@@ -195,15 +180,19 @@ class Rollout:
 
   # Private methods.
 
-  def _record(self, count: int) -> None:
+  def _start(self) -> None:
+    obs, _ = self.env.reset(seed=self.protocol.seed)
+    self.obs = {name: value.clone() for name, value in obs.items()}
+
+  def _record(self, count: int, robot: RobotDescription) -> None:
     """Record the first environments of each rollout."""
-    self._recorder: Recorder | None = None
+    self._recorder: TrajectoryRecorder | None = None
     self._skeleton: Skeleton | None = None
     if count:
       envs, rollouts = self.protocol.envs, self.protocol.rollouts
       ids = [r * envs + i for r in range(rollouts) for i in range(count)]
-      self._recorder = Recorder(ids, self.protocol.steps, self.device)
-      self._skeleton = Skeleton(self.env, self.layout, self._recorder.env_ids)
+      self._recorder = TrajectoryRecorder(ids, self.protocol.steps, self.device)
+      self._skeleton = Skeleton(self.env, self.layout, robot, self._recorder.env_ids)
 
   def _follow(self) -> None:
     """What depends on the host's step count and cannot be in the graph."""
@@ -222,23 +211,3 @@ class Rollout:
       turn = int(t * self.layout.control_dt / SWITCHING_S + 1e-9)
       row = self._schedule[turn % len(self._schedule)]
       self._command.vel_command_b.copy_(row.expand_as(self._command.vel_command_b))
-
-  @contextlib.contextmanager
-  def _stream(self) -> Iterator[torch.cuda.Stream | None]:
-    """The stream to record on; None where the steps run eagerly."""
-    if not self.device.startswith("cuda"):
-      yield None
-      return
-    from decap.rl import capture
-
-    reason = capture.why_not(self.device, self.env.waiting_terms)
-    if reason is not None:
-      print(f"Evaluating without CUDA graphs: {reason}.")
-      yield None
-      return
-    with capture.own_stream(self.env.sim) as stream:
-      yield stream
-
-  def _synchronize(self) -> None:
-    if self.device.startswith("cuda"):
-      torch.cuda.synchronize()

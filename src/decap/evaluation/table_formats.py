@@ -7,19 +7,25 @@ import html
 import io
 from collections.abc import Sequence
 
-from decap.evaluation.tables import Cell, Column, Table
+from decap.evaluation.columns import Column
+from decap.evaluation.tables import Cell, Table
 
 
 def cell_text(cell: Cell, column: Column) -> str:
   """A cell as plain text."""
   if cell.mean is None:
     return "–"
-  text = f"{cell.mean:.{column.decimals}f}"
+  text = _digits(cell.mean, column)
   if cell.std is not None:
     text += f" ±{cell.std:.{column.decimals}f}"
   if cell.ratio is not None:
     text += f" ({cell.ratio:.2f}×)"
   return text
+
+
+def _digits(value: float, column: Column) -> str:
+  text = f"{value:.{column.decimals}f}"
+  return text if float(text) else text.removeprefix("-")  # There is no minus zero.
 
 
 def header(column: Column) -> str:
@@ -35,6 +41,7 @@ def _has_sections(table: Table) -> bool:
 def to_rich(table: Table):
   """A table for the terminal, without its note: tables of one comparison share it."""
   from rich import box
+  from rich.markup import escape
   from rich.table import Table as RichTable
 
   out = RichTable(
@@ -42,7 +49,7 @@ def to_rich(table: Table):
   )
   if _has_sections(table):
     out.add_column("Group", no_wrap=True)
-  out.add_column("Method", no_wrap=True)
+  out.add_column(table.lead, no_wrap=True)
   for index, column in enumerate(table.columns):
     texts = [
       header(column),
@@ -62,7 +69,8 @@ def to_rich(table: Table):
       for cell, column in zip(row.cells, table.columns, strict=True)
     ]
     lead = [row.section if row.section != last else ""] if _has_sections(table) else []
-    out.add_row(*lead, row.label, *texts)
+    name = row.name.replace(" [", "\n[")  # Marks on a line of their own.
+    out.add_row(*lead, escape(name), *texts)
     last = row.section
   return out
 
@@ -70,7 +78,7 @@ def to_rich(table: Table):
 def to_markdown(table: Table) -> str:
   """A GitHub-flavoured Markdown table under its title."""
   lead = ["Group"] if _has_sections(table) else []
-  head = [*lead, "Method", *(header(column) for column in table.columns)]
+  head = [*lead, table.lead, *(header(column) for column in table.columns)]
   align = ["---"] * (len(lead) + 1) + ["---:"] * len(table.columns)
   lines = [_pipes(head), _pipes(align)]
   for row in table.rows:
@@ -78,14 +86,14 @@ def to_markdown(table: Table) -> str:
     for cell, column in zip(row.cells, table.columns, strict=True):
       text = cell_text(cell, column)
       texts.append(f"**{text}**" if cell.best else text)
-    lines.append(_pipes([*([row.section] if lead else []), row.label, *texts]))
+    lines.append(_pipes([*([row.section] if lead else []), row.name, *texts]))
   return f"**{table.title}.** {table.note}\n\n" + "\n".join(lines) + "\n"
 
 
 def to_latex(table: Table) -> str:
   """A LaTeX table; it needs booktabs and xcolor."""
   lead = ["Group"] if _has_sections(table) else []
-  heads = [*lead, "Method", *(_latex(header(column)) for column in table.columns)]
+  heads = [*lead, table.lead, *(_latex(header(column)) for column in table.columns)]
   lines = [
     r"\begin{table}",
     rf"\caption{{{_latex(table.title)}. {_latex(table.note)}}}",
@@ -104,7 +112,7 @@ def to_latex(table: Table) -> str:
       _latex_cell(cell, column)
       for cell, column in zip(row.cells, table.columns, strict=True)
     ]
-    lines.append(" & ".join([*section, _latex(row.label), *cells]) + r" \\")
+    lines.append(" & ".join([*section, _latex(row.name), *cells]) + r" \\")
     last = row.section
   lines += [r"\bottomrule", r"\end{tabular}", r"\end{table}", ""]
   return "\n".join(lines)
@@ -115,22 +123,23 @@ def to_csv(tables: Sequence[Table]) -> str:
   out = io.StringIO()
   writer = csv.writer(out, lineterminator="\n")
   writer.writerow(
-    ("table", "group", "method", "column", "unit", "mean", "std", "ratio", "best")
+    ("table", "group", "method", "marks", "column", "unit", "mean", "std", "ratio")
+    + ("best",)
   )
   for table in tables:
     for row in table.rows:
       for cell, column in zip(row.cells, table.columns, strict=True):
         values = ("" if v is None else v for v in (cell.mean, cell.std, cell.ratio))
         writer.writerow(
-          (table.title, row.section, row.label, column.title, column.unit)
-          + (*values, int(cell.best))
+          (table.title, row.section, row.label, " ".join(row.marks), column.title)
+          + (column.unit, *values, int(cell.best))
         )
   return out.getvalue()
 
 
 def to_html(table: Table) -> str:
   """An HTML table without its note; the best cells are bold."""
-  lead = ["Group", "Method"] if _has_sections(table) else ["Method"]
+  lead = ["Group", table.lead] if _has_sections(table) else [table.lead]
   lines = ["<table>", "<thead><tr>"]
   lines += [f'<th scope="col" class="lead">{text}</th>' for text in lead]
   lines += [
@@ -143,7 +152,7 @@ def to_html(table: Table) -> str:
     if len(lead) > 1:
       group = row.section if row.section != last else ""
       lines.append(f'<th class="lead">{html.escape(group)}</th>')
-    lines.append(f'<th scope="row" class="lead">{html.escape(row.label)}</th>')
+    lines.append(f'<th scope="row" class="lead">{html.escape(row.name)}</th>')
     for cell, column in zip(row.cells, table.columns, strict=True):
       lines.append(_html_cell(cell, column))
     lines.append("</tr>")
@@ -159,9 +168,7 @@ def _html_cell(cell: Cell, column: Column) -> str:
   if cell.mean is None:
     return "<td>–</td>"
   parts = [
-    f"<b>{cell.mean:.{column.decimals}f}</b>"
-    if cell.best
-    else f"{cell.mean:.{column.decimals}f}"
+    f"<b>{_digits(cell.mean, column)}</b>" if cell.best else _digits(cell.mean, column)
   ]
   if cell.std is not None:
     parts.append(f'<span class="std">±{cell.std:.{column.decimals}f}</span>')
@@ -177,7 +184,7 @@ def _pipes(cells: Sequence[str]) -> str:
 def _latex_cell(cell: Cell, column: Column) -> str:
   if cell.mean is None:
     return "--"
-  text = f"{cell.mean:.{column.decimals}f}"
+  text = _digits(cell.mean, column)
   text = rf"\textbf{{{text}}}" if cell.best else text
   if cell.std is not None:
     std = f"{cell.std:.{column.decimals}f}"
@@ -197,6 +204,7 @@ _LATEX = {
   "±": r"$\pm$",
   "×": r"$\times$",
   "²": r"\textsuperscript{2}",
+  "³": r"\textsuperscript{3}",
   "·": r"$\cdot$",
   "κ": r"$\kappa$",
   "ρ": r"$\rho$",

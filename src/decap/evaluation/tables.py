@@ -7,11 +7,12 @@ import statistics
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
 
 from decap.errors import UserError
-from decap.evaluation.layout import QUANTITIES
+from decap.evaluation import columns as cols
+from decap.evaluation.columns import CONDITIONS, Column
 from decap.evaluation.results import Result, check_comparable
+from decap.evaluation.verdict import verdict
 
 METHOD_TITLES = {
   "whole-body-rl": "Whole-body RL",
@@ -27,15 +28,11 @@ METHOD_TITLES = {
 }
 """Methods in the order of the tables, and what the tables call them."""
 
+Pairs = dict[str, tuple[str, cols.Path]]
+"""Section -> body group or segment, and a condition's place."""
+
 STANDING = "Standing still"
 """A robot that ignores every command: computed from the commands alone."""
-
-SHORT = {
-  "action_rate": "Action rate",
-  "joint_acc": "Acc.",
-  "joint_torque": "Torque",
-  "joint_vel": "Velocity",
-}
 
 
 @dataclass(frozen=True)
@@ -50,26 +47,17 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Column:
-  """A quantity of a table: where it comes from and which direction is better."""
-
-  title: str
-  read: Callable[[dict[str, Any]], dict[str, Any]]
-  """From `metrics` to a summary with mean, std and rollouts."""
-  decimals: int = 2
-  factor: float = 1.0
-  better: Literal["lower", "higher"] | None = "lower"
-  """Which of two values is better; None where neither is."""
-  unit: str = ""
-  tracking: bool = False
-  """Whether a robot that stands still has a value here."""
-
-
-@dataclass(frozen=True)
 class Row:
   label: str
   cells: tuple[Cell, ...]
   section: str = ""
+  marks: tuple[str, ...] = ()
+  """What disqualifies it, of `verdict`."""
+
+  @property
+  def name(self) -> str:
+    """The label with its marks."""
+    return f"{self.label} [{', '.join(self.marks)}]" if self.marks else self.label
 
 
 @dataclass(frozen=True)
@@ -80,19 +68,27 @@ class Table:
   columns: tuple[Column, ...]
   rows: tuple[Row, ...]
   note: str = ""
+  lead: str = "Method"
+  """What the rows are."""
 
 
 @dataclass
-class Method:
+class MethodResults:
   """Results of one method, one per training seed."""
 
   label: str
   results: list[Result]
 
+  @property
+  def marks(self) -> tuple[str, ...]:
+    """What disqualifies any of its seeds."""
+    found = {mark for result in self.results for mark in verdict(result.metrics)}
+    return tuple(sorted(found))
+
 
 def group_results(
   results: Sequence[Result], labels: Sequence[str | None]
-) -> list[Method]:
+) -> list[MethodResults]:
   """Group results by label or method, in the order of the paper's tables.
 
   Runs of one method with different options are different rows, and so are several runs
@@ -100,165 +96,137 @@ def group_results(
   """
   pairs = list(zip(results, labels, strict=True))
   seeds = Counter((_label(r), r.policy.get("seed")) for r, label in pairs if not label)
-  methods: dict[str, Method] = {}
+  methods: dict[str, MethodResults] = {}
   for result, label in pairs:
     own = _label(result)
     if seeds[own, result.policy.get("seed")] > 1:
       own = f"{own}, {result.policy.get('name')}"
     name = label or own
-    methods.setdefault(name, Method(name, [])).results.append(result)
+    methods.setdefault(name, MethodResults(name, [])).results.append(result)
   order = list(METHOD_TITLES)
 
-  def rank(method: Method) -> int:
+  def rank(method: MethodResults) -> int:
     name = method.results[0].policy.get("method")
     return order.index(name) if name in order else len(order)
 
   return sorted(methods.values(), key=rank)
 
 
-def make_tables(methods: Sequence[Method], baseline: str | None = None) -> list[Table]:
-  """The paper's two tables first, then all violations in two counts, jitter and δ̄."""
+def make_tables(
+  methods: Sequence[MethodResults], baseline: str | None = None
+) -> list[Table]:
+  """The paper's two tables first, then how they walk, then violations and δ̄."""
   results = [result for method in methods for result in method.results]
   if not results:
     raise UserError("There is nothing to compare.")
   check_comparable(results)
   base = _find_baseline(methods, baseline)
   note = _note(methods, base)
-  groups = list(results[0].layout.groups)
+  layout = results[0].layout
+  groups = list(layout.groups)
+  segments = max((r.layout.segments for r in results), key=len)
 
-  def by_group(title: str, columns: Callable[[str], tuple[Column, ...]]) -> Table:
+  def flat(title: str, columns: tuple[Column, ...]) -> Table:
+    return Table(title, columns, _table_rows(methods, columns, base), note)
+
+  def by(
+    sections: Sequence[str], title: str, columns: Callable[[str], tuple[Column, ...]]
+  ) -> Table:
     rows = [
       row
-      for group in groups
-      for row in _table_rows(methods, columns(group), base, section=group)
+      for section in sections
+      for row in _table_rows(methods, columns(section), base, section)
     ]
-    return Table(title, columns(groups[0]), tuple(rows), note)
+    return Table(title, columns(sections[0]), tuple(rows), note)
 
-  task = (*_paper_violation_columns(groups), *_task_columns())
-  jitter = _jitter_columns(groups)
-  return [
-    by_group("Smoothness", _smoothness_columns),
-    Table(
-      "Steps with a violation by at least one joint, and task performance",
-      task,
-      (*_table_rows(methods, task, base), _standing_row(methods, task)),
-      note,
+  task = flat(
+    "Steps with a violation by at least one joint, and task performance",
+    (*cols.paper_violations(layout), *cols.task()),
+  )
+  task = replace(task, rows=(*task.rows, _standing_row(methods, task.columns)))
+  walks = list(CONDITIONS)
+  pairs: Pairs = {f"{g}, {w}": (g, CONDITIONS[w]) for g in groups for w in walks[:2]}
+  parts: Pairs = {f"{s}, {w}": (s, CONDITIONS[w]) for s in segments for w in walks}
+  tables = [
+    by(groups, "Smoothness", lambda group: cols.smoothness(layout, group)),
+    task,
+    flat("Followed forward and backward", cols.following_straight()),
+    flat("Followed sideways, turning and mixed; standing", cols.following_others()),
+    by(walks, "Gait", lambda w: cols.gait(CONDITIONS[w])),
+    by(
+      walks,
+      "Angular velocity (root mean square)",
+      lambda w: cols.posture(segments, CONDITIONS[w]),
     ),
-    by_group(
+    by(
+      list(pairs),
+      "Smoothness while walking forward",
+      lambda pair: cols.smoothness(layout, *pairs[pair]),
+    ),
+    by(
+      groups,
       "Steps with a violation by at least one joint (%)",
-      lambda group: _violation_columns(group, "any_joint"),
+      lambda group: cols.violations(layout, group, "any_joint"),
     ),
-    by_group(
+    by(
+      groups,
       "Joint-steps with a violation (%)",
-      lambda group: _violation_columns(group, "joint_steps"),
+      lambda group: cols.violations(layout, group, "joint_steps"),
     ),
-    Table(
+    by(
+      list(parts),
+      "Angular velocity by axis (root mean square)",
+      lambda part: cols.axes(*parts[part]),
+    ),
+    flat(
       "Action power above 5 Hz, and DeCap's termination probability",
-      jitter,
-      _table_rows(methods, jitter, base),
-      note,
+      cols.jitter(groups),
     ),
-    by_group("Share of δ̄ by the constraint that decides it (%)", _share_columns),
+    by(
+      groups,
+      "Share of δ̄ by the constraint that decides it (%)",
+      lambda group: cols.delta_share(layout, group),
+    ),
+    flat("Quantities of the whole robot", cols.scalars(layout)),
+  ]
+  return [table for table in tables if _has_numbers(table)]
+
+
+def command_tables(result: Result) -> list[Table]:
+  """One policy, a line per command: what it follows, and how still its body is."""
+  places: dict[str, cols.Path] = {
+    name: ("commands", name) for name in result.metrics.get("commands", {})
+  }
+  places["random"] = ()
+  method, note = MethodResults("", [result]), _note([MethodResults("", [result])], None)
+
+  def table(title: str, columns: Callable[[cols.Path], tuple[Column, ...]]) -> Table:
+    rows = [
+      Row(name, tuple(_cell(method, column) for column in columns(under)))
+      for name, under in places.items()
+    ]
+    return Table(title, columns(()), tuple(rows), note, lead="Command")
+
+  return [
+    table("What it follows, and its gait", cols.walk),
+    table(
+      "Angular velocity (root mean square)",
+      lambda under: cols.posture(result.layout.segments, under),
+    ),
   ]
 
 
-# Columns.
-
-
-def _smoothness_columns(group: str) -> tuple[Column, ...]:
-  def column(title: str, name: str, unit: str) -> Column:
-    return Column(title, lambda m: m["smoothness"][group][name], unit=unit)
-
-  return (
-    column("Action rate", "action_rate", "rad/s"),
-    column("DoF acc.", "joint_acc", "rad/s²"),
-    column("DoF acc. 20 ms", "joint_acc_20ms", "rad/s²"),
-    column("DoF velocity", "joint_vel", "rad/s"),
-    column("Energy", "energy", "Nm·rad/s"),
-  )
-
-
-def _paper_violation_columns(groups: Sequence[str]) -> tuple[Column, ...]:
-  def column(name: str, group: str) -> Column:
-    return Column(
-      f"{SHORT[name]} {group}",
-      lambda m: m["violations"][group][name]["any_joint"],
-      factor=100.0,
-      unit="%",
-    )
-
-  names = ("joint_acc", "action_rate")
-  return tuple(column(name, group) for name in names for group in groups)
-
-
-def _violation_columns(group: str, kind: str) -> tuple[Column, ...]:
-  def column(name: str) -> Column:
-    return Column(
-      SHORT[name], lambda m: m["violations"][group][name][kind], factor=100.0
-    )
-
-  return tuple(column(name) for name in QUANTITIES)
-
-
-def _task_columns() -> tuple[Column, ...]:
-  def tracking(m: dict[str, Any], name: str) -> dict[str, Any]:
-    # Files of before "followed" was measured do not have it.
-    return m["tracking"].get(name, {"mean": None, "std": None})
-
-  return (
-    Column("MAE xy", lambda m: tracking(m, "mae_xy"), unit="m/s", tracking=True),
-    Column(
-      "Return xy",
-      lambda m: tracking(m, "return_xy"),
-      better="higher",
-      tracking=True,
-    ),
-    Column(
-      "Followed",
-      lambda m: tracking(m, "followed"),
-      factor=100.0,
-      decimals=0,
-      unit="%",
-      better="higher",
-      tracking=True,
-    ),
-    Column("Falls", lambda m: m["falls_per_minute"], unit="1/min"),
-  )
-
-
-def _jitter_columns(groups: Sequence[str]) -> tuple[Column, ...]:
-  def jitter(group: str) -> Column:
-    return Column(
-      f"Jitter {group}",
-      lambda m: {"mean": m["jitter"][group], "std": None},
-      factor=100.0,
-      unit="%",
-    )
-
-  delta = Column("Mean δ̄", lambda m: m["delta"]["mean"], decimals=4)
-  return (*(jitter(group) for group in groups), delta)
-
-
-def _share_columns(group: str) -> tuple[Column, ...]:
-  def share(name: str) -> Column:
-    return Column(
-      SHORT[name],
-      lambda m: {"mean": m["delta"]["share"][f"{name}/{group}"], "std": None},
-      decimals=0,
-      factor=100.0,
-      better=None,
-    )
-
-  return tuple(share(name) for name in QUANTITIES)
+def _has_numbers(table: Table) -> bool:
+  return any(cell.mean is not None for row in table.rows for cell in row.cells)
 
 
 # Rows.
 
 
 def _table_rows(
-  methods: Sequence[Method],
+  methods: Sequence[MethodResults],
   columns: Sequence[Column],
-  baseline: Method | None,
+  baseline: MethodResults | None,
   section: str = "",
 ) -> tuple[Row, ...]:
   rows = []
@@ -270,17 +238,17 @@ def _table_rows(
         replace(cell, ratio=_ratio(cell, b)) if column.better else cell
         for cell, b, column in zip(cells, base, columns, strict=True)
       ]
-    rows.append(Row(method.label, tuple(cells), section))
+    rows.append(Row(method.label, tuple(cells), section, method.marks))
   return _mark_best(rows, columns, methods)
 
 
-def _cell(method: Method, column: Column) -> Cell:
+def _cell(method: MethodResults, column: Column) -> Cell:
   """Mean over seeds; deviation over seeds, or over rollouts where there is one seed."""
-  summaries = [column.read(result.metrics) for result in method.results]
-  means = [s["mean"] for s in summaries]
-  if any(mean is None for mean in means):
+  pairs = [column.read(result.metrics) for result in method.results]
+  means = [mean for mean, _ in pairs if mean is not None]
+  if len(means) < len(pairs):
     return Cell(None)
-  std = statistics.stdev(means) if len(means) > 1 else summaries[0]["std"]
+  std = statistics.stdev(means) if len(means) > 1 else pairs[0][1]
   mean = statistics.fmean(means) * column.factor
   return Cell(mean, None if std is None else std * column.factor)
 
@@ -292,10 +260,12 @@ def _ratio(cell: Cell, base: Cell) -> float | None:
 
 
 def _mark_best(
-  rows: Sequence[Row], columns: Sequence[Column], methods: Sequence[Method]
+  rows: Sequence[Row], columns: Sequence[Column], methods: Sequence[MethodResults]
 ) -> tuple[Row, ...]:
-  """Mark the best of each column; the zero action does not compete."""
-  contests = [m.results[0].policy.get("method") != "stand" for m in methods]
+  """Mark the best of each column; who falls, stands or hops does not compete."""
+  contests = [
+    not m.marks and m.results[0].policy.get("method") != "stand" for m in methods
+  ]
   if sum(contests) < 2:
     return tuple(rows)
   cells = [list(row.cells) for row in rows]
@@ -314,17 +284,21 @@ def _mark_best(
   return tuple(replace(row, cells=tuple(c)) for row, c in zip(rows, cells, strict=True))
 
 
-def _standing_row(methods: Sequence[Method], columns: Sequence[Column]) -> Row:
+def _standing_row(methods: Sequence[MethodResults], columns: Sequence[Column]) -> Row:
   metrics = methods[0].results[0].metrics
   standing = {**metrics, "tracking": metrics["standing_still"]}
   cells = tuple(
-    Cell(column.read(standing)["mean"]) if column.tracking else Cell(None)
+    Cell(mean * column.factor)
+    if column.path[0] == "tracking" and (mean := column.read(standing)[0]) is not None
+    else Cell(None)
     for column in columns
   )
   return Row(STANDING, cells)
 
 
-def _find_baseline(methods: Sequence[Method], name: str | None) -> Method | None:
+def _find_baseline(
+  methods: Sequence[MethodResults], name: str | None
+) -> MethodResults | None:
   if name is None:
     return None
   for method in methods:
@@ -343,7 +317,7 @@ def _label(result: Result) -> str:
   return label
 
 
-def _note(methods: Sequence[Method], baseline: Method | None) -> str:
+def _note(methods: Sequence[MethodResults], baseline: MethodResults | None) -> str:
   protocol = methods[0].results[0].protocol
   counts = sorted({len(method.results) for method in methods})
   seeds = " or ".join(str(count) for count in counts)
@@ -362,4 +336,6 @@ def _note(methods: Sequence[Method], baseline: Method | None) -> str:
   ]
   if baseline:
     parts.append(f"× against {baseline.label}")
+  if any(method.marks for method in methods):
+    parts.append("Rows that fall, stand or hop are marked and never best")
   return ". ".join(parts) + "."

@@ -1,7 +1,8 @@
 """Samples of a rollout, and the one file format that stores them.
 
 A trajectory file is a NumPy `.npz` archive (compressed) of arrays [T, B, …], one per
-field of `Sample` plus `age` and `delta`, and a JSON text `meta` with the layout
+field of `Sample` plus `age` and `delta`, one per constrained quantity
+(`quantity/NAME`), and a JSON text `meta` with the layout
 (joint names, groups, limits, time steps), the protocol and the skeleton for playback.
 docs/evaluation.md lists fields and units. `load_trajectory` opens it.
 """
@@ -21,7 +22,7 @@ from decap.errors import UserError
 from decap.evaluation.layout import Layout
 from decap.files import replacing
 
-TRAJECTORY_SCHEMA = 1
+TRAJECTORY_SCHEMA = 2
 
 
 @dataclass
@@ -35,11 +36,20 @@ class Sample:
   joint_torque: torch.Tensor  # [B, J], Nm, applied by the actuators at the joints
   base_velocity: torch.Tensor  # [B, 3], vx, vy (m/s, yaw frame), yaw rate (rad/s)
   command: torch.Tensor  # [B, 3], what base_velocity should be
+  contact: torch.Tensor  # [B, F], bool: feet on the ground, left and right first
+  angular_velocity: torch.Tensor  # [B, S, 3], rad/s, of segments in their own frames
+  base_position: torch.Tensor  # [B, 3], m, from the environment's origin
+  head_position: torch.Tensor  # [B, 3], m, from the environment's origin
   fell: torch.Tensor  # [B], bool: this step ended the episode by a fall
   timed_out: torch.Tensor  # [B], bool: this step ended the episode by its length
+  quantities: dict[str, torch.Tensor] = field(default_factory=dict)
+  """What the environment constrains, by name: [B, J], or [B] for scalars. What is not
+  in it is made from the fields above, where that is possible."""
 
 
-SAMPLE_FIELDS = tuple(f.name for f in fields(Sample))
+SAMPLE_FIELDS = tuple(f.name for f in fields(Sample) if f.name != "quantities")
+QUANTITY = "quantity/"
+"""Prefix of the arrays of constrained quantities."""
 
 
 @dataclass
@@ -83,15 +93,13 @@ class Trajectory:
 
   def whole(self) -> Sample:
     """All steps as one sample of tensors [T, B, …]."""
-    return Sample(
-      **{name: torch.from_numpy(self.arrays[name]) for name in SAMPLE_FIELDS}
-    )
+    return self._sample({n: torch.from_numpy(a) for n, a in self.arrays.items()})
 
   def samples(self) -> Iterator[Sample]:
     """The samples again, step by step."""
-    whole = {name: getattr(self.whole(), name) for name in SAMPLE_FIELDS}
+    whole = {name: torch.from_numpy(array) for name, array in self.arrays.items()}
     for t in range(self.num_steps):
-      yield Sample(**{name: tensor[t] for name, tensor in whole.items()})
+      yield self._sample({name: tensor[t] for name, tensor in whole.items()})
 
   def save(self, path: Path | str) -> None:
     """Write the file; an existing one is replaced only when it is complete."""
@@ -106,6 +114,18 @@ class Trajectory:
     contents: dict[str, Any] = {"meta": np.array(json.dumps(meta)), **self.arrays}
     with replacing(path) as partial, partial.open("wb") as file:
       np.savez_compressed(file, **contents)  # ty: ignore[invalid-argument-type]
+
+  @staticmethod
+  def _sample(tensors: dict[str, torch.Tensor]) -> Sample:
+    unknown = torch.full_like(tensors["base_velocity"], torch.nan)  # In older files.
+    return Sample(
+      **{name: tensors.get(name, unknown) for name in SAMPLE_FIELDS},
+      quantities={
+        name.removeprefix(QUANTITY): tensor
+        for name, tensor in tensors.items()
+        if name.startswith(QUANTITY)
+      },
+    )
 
 
 def load_trajectory(path: Path | str) -> Trajectory:
@@ -131,7 +151,7 @@ def load_trajectory(path: Path | str) -> Trajectory:
   )
 
 
-class Recorder:
+class TrajectoryRecorder:
   """Keeps chosen environments of a rollout in device memory until it ends."""
 
   def __init__(self, env_ids: list[int], steps: int, device: str) -> None:
@@ -143,6 +163,7 @@ class Recorder:
   def add(self, sample: Sample, **more: torch.Tensor) -> None:
     """Store one step; `more` are further [B, …] tensors, or [N, …] of the recorded."""
     tensors = {name: getattr(sample, name) for name in SAMPLE_FIELDS} | more
+    tensors |= {f"{QUANTITY}{name}": q for name, q in sample.quantities.items()}
     for name, tensor in tensors.items():
       if tensor.shape[0] != len(self.env_ids):
         tensor = tensor.index_select(0, self.env_ids)

@@ -19,6 +19,7 @@ import numpy as np
 import torch
 
 from decap.errors import UserError
+from decap.rl.divergence import require_finite
 
 FORMAT = "decap-checkpoint"
 VERSION = 1
@@ -50,7 +51,10 @@ def save(path: Path, state: dict[str, Any]) -> None:
 
 
 def load(path: Path, device: str | torch.device = "cpu") -> dict[str, Any]:
-  """Read a checkpoint that `save` wrote, or say what is wrong with the file."""
+  """Read a checkpoint that `save` wrote, or say what is wrong with the file.
+
+  One whose networks are not finite is refused: nobody can use it.
+  """
   if not path.is_file():
     raise UserError(f"There is no checkpoint {path}.")
   try:
@@ -71,11 +75,12 @@ def load(path: Path, device: str | torch.device = "cpu") -> dict[str, Any]:
       f"{path} was not written by decap (no '{FORMAT}' mark); checkpoints of other "
       "trainers cannot be continued."
     )
-  if state["version"] > VERSION:
+  if state.get("version", 0) > VERSION:
     raise UserError(
       f"{path} was written by a newer decap (checkpoint format {state['version']}; "
       f"this one reads up to {VERSION}): please upgrade."
     )
+  require_finite(state, path)
   return state
 
 

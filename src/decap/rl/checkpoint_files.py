@@ -16,6 +16,11 @@ def path_for(run_dir: Path, iteration: int) -> Path:
   return run_dir / FOLDER / f"model_{iteration}.pt"
 
 
+def best_path(run_dir: Path) -> Path:
+  """Path of the checkpoint that scored best while it trained."""
+  return run_dir / FOLDER / "best.pt"
+
+
 def iteration_of(path: Path) -> int | None:
   """Iteration after which a checkpoint was written, by its name."""
   match = _NAME.fullmatch(path.name)
@@ -49,5 +54,6 @@ def prune(run_dir: Path, keep: int) -> None:
   """Delete all but the `keep` newest checkpoints, and what a kill left half-written."""
   for _, path in list_checkpoints(run_dir)[:-keep]:
     path.unlink(missing_ok=True)
-  for leftover in (run_dir / FOLDER).glob(".model_*.pt.*"):
-    leftover.unlink(missing_ok=True)
+  for pattern in (".model_*.pt.*", ".best.pt.*"):
+    for leftover in (run_dir / FOLDER).glob(pattern):
+      leftover.unlink(missing_ok=True)

@@ -1,4 +1,8 @@
-"""What methods that weigh costs share: a cost critic and costs' advantages."""
+"""What methods that weigh costs share: a cost critic and costs' advantages.
+
+Values and advantages count steps with a cost, discounted; measured costs and limits are
+rates, shares of steps. A rate over 1 − γ is the discounted sum that it amounts to.
+"""
 
 from __future__ import annotations
 
@@ -11,15 +15,55 @@ from torch import Tensor
 from decap.rl.config import CostPpoCfg
 from decap.rl.modules import Models
 from decap.rl.ppo import PPO, Evaluation
-from decap.rl.returns import standardise, survival_gae
+from decap.rl.returns import survival_gae
 from decap.rl.storage import Batch, RolloutStorage
+
+
+def endless_costs(
+  costs: Tensor,  # [B, K]
+  values: Tensor,  # [B, K]
+  dones: Tensor,  # [B]
+  gamma: float,
+) -> Tensor:
+  """C_t, and where an episode ends γ V_C(s_t) for all that would follow. [B, K]
+
+  At falls as at time-outs: were a fall the end of all costs, a policy that violates
+  often would be cheapest where it falls at once, and it would learn to.
+  """
+  ended = dones.to(costs.dtype).unsqueeze(-1)
+  return costs + gamma * ended * values
+
+
+def cost_gae(
+  costs: Tensor,  # [T, B, K]
+  values: Tensor,  # [T, B, K]
+  last_values: Tensor,  # [B, K]
+  dones: Tensor,  # [T, B, 1]
+  gamma: float,
+  lam: float,
+) -> tuple[Tensor, Tensor]:
+  """Returns and centred advantages of costs that never end. [T, B, K]
+
+  The mean TD error is taken off before advantages add it up, so the critic learns how
+  states differ and never the level that all share. Were it to learn that, from 0 up to
+  rate / (1 − γ), it would underrate every state meanwhile, and whoever falls, which
+  ends the sum of such errors, would seem to be cheaper.
+  """
+  next_values = torch.cat((values[1:], last_values.unsqueeze(0)))
+  td = costs + gamma * (1.0 - dones) * next_values - values
+  level = td.mean(dim=(0, 1))
+  _, advantages = survival_gae(
+    costs - level, values, last_values, dones, torch.zeros_like(dones), gamma, lam
+  )
+  advantages = advantages - advantages.mean(dim=(0, 1))
+  return values + advantages, advantages
 
 
 class CostPPO(PPO):
   """PPO that also estimates, for each of K costs, returns and advantages.
 
   Costs are the indicators in `extras["constraints"]["costs"]` [B, K]. One network
-  with K heads predicts their discounted sums.
+  with K heads predicts their discounted sums, up to a constant.
   """
 
   cfg: CostPpoCfg
@@ -54,10 +98,7 @@ class CostPPO(PPO):
     extras: Mapping[str, Any],
   ) -> None:
     costs = extras["constraints"]["costs"]
-    targets = costs
-    if "time_outs" in extras:
-      time_outs = extras["time_outs"].to(costs.dtype).unsqueeze(-1)
-      targets = costs + self.gamma * self._cost_values * time_outs
+    targets = endless_costs(costs, self._cost_values, dones, self.gamma)
     self.storage.write(costs=costs, bootstrapped_costs=targets)
     super().process_env_step(obs, rewards, dones, extras)
 
@@ -65,17 +106,16 @@ class CostPPO(PPO):
   def compute_returns(self, obs: Mapping[str, Tensor]) -> None:
     """Costs first: the policy's advantages may depend on theirs."""
     st = self.storage
-    returns, advantages = survival_gae(
+    returns, advantages = cost_gae(
       st.bootstrapped_costs,
       st.cost_values,
       self.cost_critic(obs),
       st.dones.unsqueeze(-1),
-      torch.zeros_like(st.dones).unsqueeze(-1),
       self.gamma,
       self.lam,
     )
     st.cost_returns.copy_(returns)
-    st.cost_advantages.copy_(standardise(advantages))
+    st.cost_advantages.copy_(advantages)
     self.cost_rates.copy_(st.costs.mean(dim=(0, 1)))
     super().compute_returns(obs)
 

@@ -102,6 +102,8 @@ def headline(log: Log) -> list[tuple[str, str]]:
     ("reward", "Train/reward", "{:.2f}"),
     ("error", tracking_error(log), "{:.2f} m/s"),
     ("δ̄", "Constraint/delta", "{:.3f}"),
+    ("followed", "Eval/followed", "{:.0%}"),
+    ("gait", "Eval/gait", "{:+.2f}"),
   ):
     if key in log:
       found.append((name, text.format(log[key])))

@@ -10,19 +10,13 @@ while they do not. Where the budget is above the mean, δ̄ is Eq. 4's, whole.
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor
 
 from decap.constraints.average import average_in_place
-from decap.constraints.termination import (
-  TerminationCfg,
-  ViolationScale,
-  cat_probability,
-  decap_probability,
-  largest_finite,
-)
+from decap.constraints.composition import Composition
 from decap.rl.config import FeasibilityCfg
 from decap.rl.progress import Progress
 
@@ -33,29 +27,24 @@ MAX_SAMPLES = 512
 class Feasibility:
   """δ̄ under annealed limits, within a budget.
 
-  Limits and p_max are kept by reference, so that a change of them in place takes effect.
+  The composition is the environment's: a change of its limits takes effect.
   """
 
-  def __init__(
-    self, cfg: FeasibilityCfg, limit: Tensor, p_max: Tensor, termination: TerminationCfg
-  ) -> None:
-    self.cfg = cfg
-    self.limit, self.p_max, self.termination = limit, p_max, termination  # [C]
+  def __init__(self, cfg: FeasibilityCfg, composition: Composition) -> None:
+    self.cfg, self.composition = cfg, composition
+    limit = composition.limit  # [C]
     self.annealed = None if cfg.quantile is None else AnnealedLimit(limit, cfg)
-    self.scale = ViolationScale(
-      limit.shape,
-      floor=termination.floor(limit),
-      decay=termination.scale_decay,
-      device=limit.device,
-    )
+    self.scale = composition.new_scale()
     self.mean = torch.zeros((), device=limit.device)
     self.gain = torch.ones((), device=limit.device)
     self.budget = torch.full((), cfg.budget, device=limit.device)
 
-  def apply(self, q: Tensor, delta: Tensor) -> Tensor:
-    """Take in quantities [B, C] and δ̄ of Eq. 4 [B]; returns δ̄ to apply. # [B]"""
+  def apply(self, quantities: Mapping[str, Tensor], delta: Tensor) -> Tensor:
+    """The δ̄ to apply, from the environment's quantities and δ̄ of Eq. 4. # [B]"""
     if self.annealed is not None:
-      delta = self._probability(q, self.annealed.update(q))
+      q = self.composition.join(quantities)  # [B, C]
+      limit = self.annealed.update(q)
+      delta = self.composition.probabilities(q, limit=limit, scale=self.scale).amax(1)
     self.mean.lerp_(delta.mean(), self.gain)
     self.gain.fill_(1.0 - self.cfg.decay)
     return delta / (self.mean / self.budget).clamp(min=1.0)
@@ -63,7 +52,8 @@ class Feasibility:
   def between_iterations(self, progress: Progress) -> None:
     """Move the budget by what the robots achieve, once they stay on their feet."""
     cfg = self.cfg
-    self.scale.floor.copy_(self.termination.floor(self.limit))
+    composition = self.composition
+    self.scale.floor.copy_(composition.termination.floor(composition.limit))
     if cfg.target is None:
       return
     # What the task itself does not pay for cannot be waited for.
@@ -91,16 +81,6 @@ class Feasibility:
     if self.annealed is not None:
       state |= {"limits": self.annealed.average, "limits_gain": self.annealed.gain}
     return state
-
-  def _probability(self, q: Tensor, limit: Tensor) -> Tensor:
-    cfg = self.termination
-    self.scale.update_largest(largest_finite(q) - limit)
-    args: tuple[Any, ...] = (q, limit, self.p_max, self.scale.value)
-    if cfg.rule == "cat":
-      return cat_probability(*args).amax(1)
-    return decap_probability(
-      *args, rho=cfg.rho, kappa=cfg.kappa, barrier=cfg.barrier
-    ).amax(1)
 
 
 class AnnealedLimit:

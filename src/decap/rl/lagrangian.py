@@ -17,7 +17,11 @@ def lagrangian_advantages(
   cost_advantages: Tensor,  # [T, B, K]
   multipliers: Tensor,  # [K]
 ) -> Tensor:
-  """(A − Σ_k λ_k A_Ck) / (1 + Σ_k λ_k); the divisor keeps the step's size."""
+  """(A − Σ_k λ_k A_Ck) / (1 + Σ_k λ_k); the divisor keeps the step's size.
+
+  A is standardised. A_Ck is only centred, as usual: it counts expected steps above the
+  limit, so that a cost which hardly varies does not become noise of size one.
+  """
   costs = (cost_advantages * multipliers).sum(dim=-1)
   return (advantages - costs) / (1.0 + multipliers.sum())
 
@@ -26,7 +30,8 @@ class Lagrangian(CostPPO):
   """PPO on the Lagrangian of the constrained problem.
 
   The multipliers follow Adam on the violation (share of steps − D) once per
-  iteration, before the policy's advantages are mixed, and never fall below zero.
+  iteration, before the policy's advantages are mixed, and never fall below zero. Adam
+  makes their pace independent of the costs' unit.
   """
 
   cfg: LagrangianCfg

@@ -27,37 +27,47 @@ def log_barrier(
   cost_advantages: Tensor,  # [N, K]
   cost: Tensor,  # [K]
   thresholds: Tensor,  # [K]
+  margin: Tensor,  # [K]
 ) -> Tensor:
-  """−Σ_k log(d_k^i − J_Ck − E[ratio · A_Ck]), the argument at least 1e-8.
+  """−Σ_k log(d_k^i − J_Ck − E[ratio · A_Ck]), continued below the margin.
 
   The mini-batch's own E[A_Ck], zero but for sampling, is taken off: it is of the
   size of the thresholds' margin and would otherwise close the barrier by chance.
   """
   change = ((ratio - 1.0).unsqueeze(-1) * cost_advantages).mean(dim=0)
-  return -(thresholds - cost - change).clamp_min(1e-8).log().sum()
+  return -extended_log(thresholds - cost - change, margin).sum()
+
+
+def extended_log(x: Tensor, margin: Tensor) -> Tensor:
+  """log x, and below `margin` its tangent there.
+
+  A clamp would do as well for the value, but has no gradient where the policy has
+  just become worse, which is where it is needed.
+  """
+  inside = x.clamp_min(margin).log()
+  return inside + ((x - margin) / margin).clamp_max(0.0)
 
 
 class NIPO(CostPPO):
   """PPO with a logarithmic barrier at each cost's threshold.
 
-  J_Ck is the share of steps with cost k over 1 − γ, the discounted sum that this
-  share amounts to, and d_k = D / (1 − γ) in the same units.
+  J_Ck is the share of steps with cost k, d_k = D, and A_Ck gets the same scale: the
+  advantage of the discounted cost times 1 − γ. (Times 1 / (1 − γ) all three are the
+  discounted sums of the literature; the barrier's gradient is the same.)
   """
 
   cfg: NIpoCfg
 
   def __init__(self, models, storage, cfg: NIpoCfg, device: str, **kwargs) -> None:
     super().__init__(models, storage, cfg, device, **kwargs)
-    self.limits = torch.full_like(self.cost_rates, cfg.cost_limit / (1.0 - cfg.gamma))
+    self.limits = torch.full_like(self.cost_rates, cfg.cost_limit)  # [K]
     self.thresholds = self.limits.clone()  # [K]
-    self.discounted_costs = torch.zeros_like(self.cost_rates)  # [K]
 
   @torch.no_grad()
   def compute_returns(self, obs: Mapping[str, Tensor]) -> None:
     super().compute_returns(obs)
-    self.discounted_costs.copy_(self.cost_rates / (1.0 - self.gamma))
     self.thresholds.copy_(
-      adaptive_thresholds(self.discounted_costs, self.limits, self.cfg.threshold_margin)
+      adaptive_thresholds(self.cost_rates, self.limits, self.cfg.threshold_margin)
     )
 
   def loss_weights(self) -> dict[str, float]:
@@ -65,7 +75,11 @@ class NIPO(CostPPO):
 
   def losses(self, batch: Batch, evaluation: Evaluation) -> dict[str, Tensor]:
     barrier = log_barrier(
-      evaluation.ratio, batch.cost_advantages, self.discounted_costs, self.thresholds
+      evaluation.ratio,
+      (1.0 - self.gamma) * batch.cost_advantages,
+      self.cost_rates,
+      self.thresholds,
+      self.cfg.threshold_margin * self.limits,
     )
     return super().losses(batch, evaluation) | {"barrier": barrier}
 

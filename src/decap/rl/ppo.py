@@ -266,11 +266,7 @@ class PPO(rsl_rl.algorithms.PPO):
     delta = constraints["delta"]
     applied = delta
     if self.feasibility is not None:
-      q = [
-        v if v.dim() == 2 else v.unsqueeze(1)
-        for v in constraints["quantities"].values()
-      ]
-      applied = self.feasibility.apply(torch.cat(q, 1), delta)
+      applied = self.feasibility.apply(constraints["quantities"], delta)
     self._deltas.add_(
       torch.stack((delta.mean(), applied.mean(), torch.ones_like(self._deltas[0])))
     )

@@ -8,26 +8,23 @@ loop reads from the device once per iteration, when it logs.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from decap.errors import UserError
-from decap.rl import capture, checkpoint, checkpoint_files
+from decap.rl import capture, checkpoint, checkpoint_files, divergence
 from decap.rl.config import AgentCfg, build_algorithm
 from decap.rl.curves import Curves
-from decap.rl.display import Progress, Stopwatch, make_display, violations
+from decap.rl.display import Progress, Stopwatch, make_display
 from decap.rl.feasibility import Feasibility
 from decap.rl.interrupts import Interrupts
+from decap.rl.warnings import Warnings
+from decap.rl.watching import Evaluate, Watcher
 from decap.testing import waits
-
-KEEP_CHECKPOINTS = 5
-INFEASIBLE_AFTER = 50
-"""Iterations in a row at which a limit is violated at every step before we say so."""
-QUANTILES = (0.05, 0.5, 0.95)
-"""Which quantiles of a quantity that report names."""
 
 OnIteration = Callable[[int, dict[str, float]], bool | None]
 """Called with the iteration's number and log; returning True ends the run."""
@@ -44,6 +41,7 @@ class Runner:
     costs: One indicator cost per constraint row, or one per quantity.
     schedule: Called before every iteration with the share of the run that is done.
     on_iteration: Called after every iteration; see OnIteration.
+    evaluate: Measures the policy every `cfg.eval_interval` iterations; see Watcher.
   """
 
   def __init__(
@@ -57,6 +55,7 @@ class Runner:
     schedule: Callable[[float], None] | None = None,
     on_iteration: OnIteration | None = None,
     use_graphs: bool = True,
+    evaluate: Evaluate | None = None,
   ):
     self.env = env
     self.cfg = cfg
@@ -67,9 +66,13 @@ class Runner:
     self._schedule = schedule
     self._on_iteration = on_iteration
     self._stop = False
-    self._infeasible: dict[str, int] = {}
+    self.watcher = Watcher(evaluate, cfg.eval_interval)
+    self.warnings = Warnings(env.constraint_manager)
     self._quantities: dict[str, torch.Tensor] = {}
     self._losses: dict[str, torch.Tensor] = {}
+    self._marks = torch.zeros(0)
+    self._broken: dict[str, int] = {}
+    self._saved_at = time.monotonic()
     # Steps that each environment has lived, and sum and number of those that ended.
     self._age = torch.zeros(env.num_envs, device=self.device)
     self._ended = torch.zeros(2, device=self.device)
@@ -114,7 +117,7 @@ class Runner:
       self.spread_episodes()
       self.fit_normalisers()
     total, first = self.cfg.iterations, self.iteration
-    watch = Stopwatch(self.device)
+    watch, self._saved_at = Stopwatch(self.device), time.monotonic()
     stream = self.graphs.stream() if self.graphs else contextlib.nullcontext()
     with (
       stream,
@@ -131,15 +134,14 @@ class Runner:
         log["Perf/total_fps"] = steps / seconds
         left_s = watch.left(done, total - self.iteration)
         progress = Progress(self.iteration, total, steps / seconds, left_s)
-        display.update(progress, log)
+        log |= self.watcher(self.iteration, self.alg.actor)
+        display.update(progress, self.watcher.latest | log)
         curves(log, self.iteration)
-        for warning in (*self._infeasible_limits(log), *self._broken_physics(log)):
+        for warning in self.warnings(log, self._quantities, self._broken):
           display.message(warning)
         if self._on_iteration and self._on_iteration(self.iteration, log):
           self._stop = True
-        ended = self._stop or self.iteration == total
-        if ended or self.iteration % self.cfg.save_interval == 0:
-          self.save()
+        self._save_if_due(ended=self._stop or self.iteration == total)
     return self.iteration >= total
 
   def rollout_step(self) -> None:
@@ -187,10 +189,12 @@ class Runner:
     self.alg.between_iterations((self.iteration + 1) / self.cfg.iterations)
     log = self.env.flush_log()
     self._correct_episode_length(log)
-    # One copy to the host for all losses.
+    # One copy to the host for all losses, and for whether the networks are finite.
     losses = self._losses
-    values = torch.stack([v.float() for v in losses.values()]).tolist()
-    log.update(zip(losses, values, strict=True))
+    values = torch.stack([v.float() for v in losses.values()])
+    values = torch.cat((values, self._marks)).tolist()
+    log.update(zip(losses, values, strict=False))
+    self._check_finite(log, values[len(losses) :])
     log["Perf/collection_time"] = collected
     log["Perf/learning_time"] = watch.lap()
     return log
@@ -202,6 +206,7 @@ class Runner:
     """
     self.alg.compute_returns(self.obs)
     self._losses = self.alg.learn()
+    self._marks = divergence.marks(self.alg.networks)
 
   def spread_episodes(self) -> None:
     """Start the environments at random ages, so that they do not time out together."""
@@ -238,7 +243,8 @@ class Runner:
       "age": self._age,
       "rng": checkpoint.rng_state(),
       "device": self.device,
-      "infeasible": self._infeasible,
+      "infeasible": self.warnings.infeasible,
+      "watcher": self.watcher.state_dict(),
       **self.info,
     }
 
@@ -248,7 +254,8 @@ class Runner:
       return None
     path = checkpoint_files.path_for(self.run_dir, self.iteration)
     checkpoint.save(path, self.state_dict())
-    checkpoint_files.prune(self.run_dir, KEEP_CHECKPOINTS)
+    self._saved_at = time.monotonic()
+    checkpoint_files.prune(self.run_dir, self.cfg.keep_checkpoints)
     return path
 
   def resume(self, path: Path) -> None:
@@ -265,7 +272,8 @@ class Runner:
         f"{path} does not fit this run: {str(error).splitlines()[0]}."
       ) from error
     self.iteration = state["iter"]
-    self._infeasible = dict(state["infeasible"])
+    self.warnings.infeasible = dict(state["infeasible"])
+    self.watcher.load_state_dict(state.get("watcher", {}))
     checkpoint.set_rng_state(state["rng"])
 
   def init_from(self, path: Path) -> None:
@@ -281,6 +289,14 @@ class Runner:
       ) from error
 
   # Private methods.
+
+  def _save_if_due(self, ended: bool) -> None:
+    """Save by iterations, by time, at the end, and the best policy beside these."""
+    if self.run_dir is not None and self.watcher.improved(self.iteration):
+      checkpoint.save(checkpoint_files.best_path(self.run_dir), self.state_dict())
+    late = time.monotonic() - self._saved_at > self.cfg.save_every_s
+    if ended or late or self.iteration % self.cfg.save_interval == 0:
+      self.save()
 
   def _costs(self, costs: torch.Tensor) -> torch.Tensor:
     """Costs as the algorithm sees them. # [B, rows] -> [B, K]"""
@@ -311,6 +327,14 @@ class Runner:
       self.graphs = None
       print(f"Training runs without CUDA graphs: a step waits for {found[0]}.")
 
+  def _check_finite(self, log: dict[str, float], marks: list[float]) -> None:
+    """End the run where its numbers are not finite; nothing of this is saved."""
+    self._broken = self.env.not_finite()
+    networks = divergence.names(self.alg.networks)
+    found = divergence.findings(networks, marks, log, self._broken)
+    if found:
+      raise divergence.error(found, self.iteration + 1, self.run_dir)
+
   def _correct_episode_length(self, log: dict[str, float]) -> None:
     """The environment's own figure counts the random age that episodes started with."""
     total, count = self._ended.tolist()
@@ -318,44 +342,6 @@ class Runner:
     log.pop("Train/episode_length", None)
     if count:
       log["Train/episode_length"] = total / count
-
-  def _infeasible_limits(self, log: dict[str, float]) -> list[str]:
-    """Warnings about limits that no step has respected for long, once each."""
-    warnings = []
-    for row, rate in violations(log).items():
-      self._infeasible[row] = self._infeasible.get(row, 0) + 1 if rate >= 0.999 else 0
-      if self._infeasible[row] == INFEASIBLE_AFTER:
-        mean = log[f"Constraint/{row}/mean"]
-        measured = ", ".join(f"{value:.3g}" for value in self._quantiles(row))
-        warnings.append(
-          f"Warning: the limit of {row} was exceeded at every step of the last "
-          f"{INFEASIBLE_AFTER} iterations: it may be infeasible. Measured: mean over "
-          f"joints {mean:.3g}; largest joint of an environment {measured} at the "
-          f"quantiles {', '.join(f'{q:g}' for q in QUANTILES)}."
-        )
-    return warnings
-
-  def _quantiles(self, row: str) -> list[float]:
-    """QUANTILES over environments of a row's largest joint, at the last step."""
-    manager = self.env.constraint_manager
-    columns = list(manager.rows[manager.cost_names.index(row)].columns)
-    q = [v if v.dim() == 2 else v.unsqueeze(1) for v in self._quantities.values()]
-    peak = torch.cat(q, dim=1)[:, columns].amax(1).cpu()  # [B]
-    peak = peak[peak.isfinite()]
-    if not len(peak):
-      return [float("nan")] * len(QUANTILES)
-    return peak.quantile(peak.new_tensor(QUANTILES)).tolist()
-
-  def _broken_physics(self, log: dict[str, float]) -> Iterator[str]:
-    """Warnings about numbers that are no numbers, and contacts that found no room."""
-    for term, index in self.env.not_finite().items():
-      yield f"Warning: {term} was not finite, first in environment {index}."
-    for name, share in log.items():
-      if name.startswith("Physics/") and share > 1.0:
-        yield (
-          f"Warning: {name.split('/')[1]} reached {share:.2f} of what is allocated: "
-          "some contacts were dropped; raise env.sim.njmax or env.sim.nconmax."
-        )
 
   def _interrupts(self, display) -> Interrupts:
     def stop() -> None:
@@ -382,10 +368,8 @@ def _action_groups(env: Any) -> dict[str, list[int]]:
 
 
 def _feasibility(env: Any, cfg: AgentCfg) -> Feasibility | None:
-  aid, manager = cfg.algorithm.feasibility, env.constraint_manager
-  if aid is None:
-    return None
-  return Feasibility(aid, manager.limit, manager.p_max, manager.termination)
+  aid = cfg.algorithm.feasibility
+  return None if aid is None else Feasibility(aid, env.constraint_manager.composition)
 
 
 def _cost_columns(rows: tuple[str, ...], costs: str) -> dict[str, list[int]]:

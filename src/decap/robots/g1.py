@@ -8,8 +8,8 @@ inertias of the links that differ on the real one.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from copy import deepcopy
-from dataclasses import dataclass
 
 import mujoco
 from mjlab.actuator import BuiltinPositionActuatorCfg
@@ -23,20 +23,11 @@ from mjlab.asset_zoo.robots.unitree_g1.g1_constants import (
 from mjlab.entity import EntityArticulationInfoCfg, EntityCfg
 
 from decap.constraints.groups import BodyGroupCfg
+from decap.robots.description import Gait, Point, RobotDescription
+from decap.robots.g1_motors import G1_23DOF, G1_29DOF
 
-G1_29DOF_JOINTS: tuple[str, ...] = (
-  *(f"left_{j}_joint" for j in ("hip_pitch", "hip_roll", "hip_yaw", "knee")),
-  *(f"left_{j}_joint" for j in ("ankle_pitch", "ankle_roll")),
-  *(f"right_{j}_joint" for j in ("hip_pitch", "hip_roll", "hip_yaw", "knee")),
-  *(f"right_{j}_joint" for j in ("ankle_pitch", "ankle_roll")),
-  *(f"waist_{j}_joint" for j in ("yaw", "roll", "pitch")),
-  *(f"left_shoulder_{j}_joint" for j in ("pitch", "roll", "yaw")),
-  "left_elbow_joint",
-  *(f"left_wrist_{j}_joint" for j in ("roll", "pitch", "yaw")),
-  *(f"right_shoulder_{j}_joint" for j in ("pitch", "roll", "yaw")),
-  "right_elbow_joint",
-  *(f"right_wrist_{j}_joint" for j in ("roll", "pitch", "yaw")),
-)
+G1_29DOF_JOINTS = G1_29DOF.joint_names
+G1_23DOF_JOINTS = G1_23DOF.joint_names
 """Joints in the order of the model, of the actions and of the robot's motor slots."""
 
 FIXED_ON_23DOF: tuple[str, ...] = (
@@ -48,14 +39,6 @@ FIXED_ON_23DOF: tuple[str, ...] = (
   "right_wrist_yaw_joint",
 )
 
-G1_23DOF_JOINTS: tuple[str, ...] = tuple(
-  name for name in G1_29DOF_JOINTS if name not in FIXED_ON_23DOF
-)
-
-MOTOR_SLOTS: dict[str, int] = {name: i for i, name in enumerate(G1_29DOF_JOINTS)}
-"""Joint name → index in the robot's motor arrays. The 23-DoF robot has the same slots,
-six of them empty: always map by name."""
-
 GROUPS: dict[str, BodyGroupCfg] = {
   "upper": BodyGroupCfg(
     joint_names=(".*_shoulder_.*", ".*_elbow_.*", ".*_wrist_.*"), p_max=0.5
@@ -66,33 +49,87 @@ GROUPS: dict[str, BodyGroupCfg] = {
 }
 """DeCap's decoupled body groups."""
 
+LIMITS = {
+  "action_rate": {"upper": 5.0, "lower": 20.0},
+  "joint_acc": {"upper": 20.0, "lower": 600.0},
+  "joint_torque": {"upper": 4.0, "lower": 20.0},
+  "joint_vel": {"upper": 1.5, "lower": 10.0},
+}
+"""The paper's decoupled limits: rad/s, rad/s², Nm, rad/s."""
+
 # No term reads these, and the accelerometer alone makes MuJoCo compute the forces of
 # every body after the solver.
 _UNUSED_SENSORS = ("imu_lin_vel", "imu_lin_acc", "imu_upvector", "root_angmom")
 
 
-@dataclass(frozen=True)
-class G1:
-  """What a task needs to know about one of the two robots."""
-
-  joint_names: tuple[str, ...]
-  entity: EntityCfg
-  action_scale: dict[str, float]
-
-
-def g1(dof: int) -> G1:
+def g1(dof: int) -> RobotDescription:
   """A fresh description of the G1 with 29 or 23 degrees of freedom."""
   specs = {29: (G1_29DOF_JOINTS, spec_29dof), 23: (G1_23DOF_JOINTS, spec_23dof)}
   if dof not in specs:
     raise ValueError(f"the G1 has 29 or 23 degrees of freedom, not {dof}")
   joint_names, spec_fn = specs[dof]
+  arms = (".*_shoulder_.*", ".*_elbow_.*", ".*_wrist_.*")
+  return RobotDescription(
+    joint_names=joint_names,
+    entity=_entity(joint_names, spec_fn),
+    action_scale={p: s for p, s in G1_ACTION_SCALE.items() if _matches(p, joint_names)},
+    # Decoupled like the limits: arms start with the noise that their action-rate limit
+    # allows, legs with what balance is learnt from.
+    exploration={
+      ".*_(shoulder|elbow|wrist)_.*": 0.06,
+      ".*(hip|knee|ankle|waist)_.*": 0.6,
+    },
+    groups=deepcopy(GROUPS),
+    limits=deepcopy(LIMITS),
+    feet=("left_ankle_roll_link", "right_ankle_roll_link"),
+    foot_geoms=(r"^(left|right)_foot[1-7]_collision$",),
+    contact_bodies=(
+      "pelvis",
+      "torso_link",
+      r".*_(hip_roll|hip_yaw|knee|shoulder_yaw|elbow|wrist_pitch|wrist_yaw)_link",
+    ),
+    torso="torso_link",
+    base_height_m=0.78,
+    fallen_height_m=0.2,
+    foot_clearance_m=0.1,
+    gait=Gait(period_s=0.8, offsets=(0.0, 0.5)),
+    deviations={
+      "waist_deviation": (("waist_.*",), -1.0),
+      "hip_deviation": ((".*_hip_roll_joint", ".*_hip_yaw_joint"), -1.0),
+      "arm_deviation": (arms, -0.1),
+    },
+    # The head is rigid on the torso.
+    head=("torso_link", (0.0, 0.0, 0.42)),
+    segments={
+      "pelvis": "pelvis",
+      "torso": "torso_link",
+      "head": "torso_link",
+      "left_wrist": "left_wrist_yaw_link",
+      "right_wrist": "right_wrist_yaw_link",
+    },
+    extremities=_extremities(),
+    profile_quantiles={"upper": 0.5, "lower": 0.99},
+  )
+
+
+def g1_29dof() -> RobotDescription:
+  return g1(29)
+
+
+def g1_23dof() -> RobotDescription:
+  return g1(23)
+
+
+def _entity(
+  joint_names: tuple[str, ...], spec_fn: Callable[[], mujoco.MjSpec]
+) -> EntityCfg:
   actuators = tuple(
     deepcopy(a)
     for a in G1_ARTICULATION.actuators
     if isinstance(a, BuiltinPositionActuatorCfg)
     and any(_matches(p, joint_names) for p in a.target_names_expr)
   )
-  entity = EntityCfg(
+  return EntityCfg(
     init_state=deepcopy(HOME_KEYFRAME),
     # Self-collisions included: they are most of the undesired contacts, and all
     # capsules together cost 7 % of a physics step over feet alone.
@@ -103,8 +140,16 @@ def g1(dof: int) -> G1:
       soft_joint_pos_limit_factor=G1_ARTICULATION.soft_joint_pos_limit_factor,
     ),
   )
-  scale = {p: s for p, s in G1_ACTION_SCALE.items() if _matches(p, joint_names)}
-  return G1(joint_names, entity, scale)
+
+
+def _extremities() -> dict[str, Point]:
+  points: dict[str, Point] = {"torso_link/head": ("torso_link", (0.0, 0.0, 0.42))}
+  for side in ("left", "right"):
+    foot, hand = f"{side}_ankle_roll_link", f"{side}_wrist_yaw_link"
+    points[f"{foot}/heel"] = (foot, (-0.05, 0.0, -0.035))
+    points[f"{foot}/toe"] = (foot, (0.13, 0.0, -0.035))
+    points[f"{hand}/hand"] = (hand, (0.1, 0.0, 0.0))
+  return points
 
 
 def spec_29dof() -> mujoco.MjSpec:

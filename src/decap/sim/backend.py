@@ -1,7 +1,7 @@
 """Which physics runs: MuJoCo Warp, or C MuJoCo; and how mjlab is made to use it.
 
-This is the one place that patches mjlab: its environment constructs ``Simulation`` by a
-module-level name and takes no other.
+mjlab's environment constructs ``Simulation`` by a module-level name and takes no other,
+so that name is exchanged while an environment is built.
 """
 
 from __future__ import annotations

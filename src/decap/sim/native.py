@@ -23,8 +23,9 @@ from mjlab.managers.event_manager import RecomputeLevel
 from mjlab.sim.sim import Simulation, SimulationCfg
 from mjlab.sim.sim_data import WarpBridge
 
+from decap import mjlab_private
 from decap.errors import UserError
-from decap.sim.pictures import without_pictures
+from decap.sim.visual_geoms import without_visual_geoms
 
 if TYPE_CHECKING:
   from mjlab.entity.variants import VariantMetadata
@@ -100,7 +101,7 @@ class NativeData(WarpBridge):
     object.__setattr__(self, "_bind", bind)
 
   def __getattr__(self, name: str) -> Any:
-    if name not in self._wrapped_cache:
+    if name not in mjlab_private.wrapped_arrays(self):
       self._bind(name)
     return super().__getattr__(name)
 
@@ -147,22 +148,23 @@ class NativeSimulation(Simulation):
 
   def expand_model_fields(self, fields: tuple[str, ...]) -> None:
     """Gives every environment its own values of these model fields."""
-    missing = [f for f in fields if not hasattr(self._mj_model, f)]
+    missing = [f for f in fields if not hasattr(self.mj_model, f)]
     if missing:
       raise ValueError(f"Fields not found in model: {missing}")
     self._refuse_frozen(fields)
     for name in fields:
-      current = getattr(self._wp_model, name, None)
-      if name in self._expanded_fields or not isinstance(current, wp.array):
+      current = getattr(self.wp_model, name, None)
+      if name in self.expanded_fields or not isinstance(current, wp.array):
         continue
-      _adopt(self._wp_model, name, self._batch.expand)
-      self._expanded_fields.add(name)
+      _adopt(self.wp_model, name, self._batch.expand)
+      self.expanded_fields.add(name)
     if _COLLISION_FRAMES & set(fields):
       # The mid-phase's bounding volumes come from the compiler and would be stale.
       self._flags |= int(mujoco.mjtDisableBit.mjDSBL_MIDPHASE)
-    self._model_bridge.clear_cache()
-    if self._sensor_context is not None:
-      self._sensor_context.recreate(self._mj_model, self._expanded_fields)
+    mjlab_private.bridges(self)[1].clear_cache()
+    context = mjlab_private.sensor_context(self)
+    if context is not None:
+      context.recreate(self.mj_model, self.expanded_fields)
 
   def recompute_constants(self, level: RecomputeLevel) -> None:
     """Recomputes all constants derived from the model, whatever the level."""
@@ -205,7 +207,7 @@ class NativeSimulation(Simulation):
     stay as they are until the next forward pass.
     """
     chosen = mask.numpy()
-    qpos0 = self._wp_model.qpos0.numpy()  # [1 or B, nq]
+    qpos0 = self.wp_model.qpos0.numpy()  # [1 or B, nq]
     # Through the fields alone. mjbatch takes up an element that differs from what it
     # showed last: written to the rows as well, a reset would outlive a later write of
     # that same last value.
@@ -261,21 +263,21 @@ class NativeSimulation(Simulation):
 
   def _finish_init(self) -> None:
     super()._finish_init()
-    model = self._mj_model
+    model = self.mj_model
     if self._spec is not None:
-      model = without_pictures(model, self._spec)
+      model = without_visual_geoms(model, self._spec)
       self.cfg.mujoco.apply(model)
     self._batch = _start_batch(_native_model(model), self.num_envs, self._num_threads)
     self._flags = self._batch.expand("disableflags")  # [B]
     self._rows = self._batch.bind("state")  # [B, nstate] float64
     self._quieten_bad_states()
-    row, self._reset_values = _initial_state(self._mj_model)
+    row, self._reset_values = _initial_state(self.mj_model)
     self._rows[:] = row
-    self._data_bridge = NativeData(self._wp_data, self._bind)
+    mjlab_private.set_data_bridge(self, NativeData(self.wp_data, self._bind))
     for name in _USUAL_FIELDS:
       self._bind(name)
-    self.qvel_prev = torch.zeros(self.num_envs, self._mj_model.nv)
-    self._force_columns = _force_columns(self._mj_model)
+    self.qvel_prev = torch.zeros(self.num_envs, self.mj_model.nv)
+    self._force_columns = _force_columns(self.mj_model)
 
   def _forward_kinematics(self) -> None:
     """A forward pass without contacts and solver, most of its cost.
@@ -305,7 +307,7 @@ class NativeSimulation(Simulation):
 
   def _bind(self, name: str) -> None:
     """Backs an array of mjlab's data with the batch's own."""
-    current = getattr(self._wp_data, name)
+    current = getattr(self.wp_data, name)
     if name in self._fields or isinstance(current, (int, float)):
       return
     if not isinstance(current, wp.array):
@@ -316,7 +318,7 @@ class NativeSimulation(Simulation):
       return
     state = self.state_dict() if self._called else None
     initial = current.numpy()
-    self._fields[name] = _adopt(self._wp_data, name, self._batch.bind)
+    self._fields[name] = _adopt(self.wp_data, name, self._batch.bind)
     self._fields[name][:] = initial
     if state is not None:
       # A field bound between calls is filled by the next; have that without a step.
@@ -324,7 +326,7 @@ class NativeSimulation(Simulation):
 
   def _refuse_frozen(self, fields: tuple[str, ...]) -> None:
     """Inertia matrices that the compiler took for diagonal must stay diagonal."""
-    model = self._mj_model
+    model = self.mj_model
     simple = (model.body_simple > 0) & (model.body_dofnum > 1)
     if simple.any() and _INERTIA_FRAMES & set(fields):
       name = model.body(int(simple.argmax())).name

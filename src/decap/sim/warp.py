@@ -10,9 +10,10 @@ import mujoco_warp as mjwarp
 import torch
 import warp as wp
 from mjlab.managers.event_manager import RecomputeLevel
-from mjlab.sim.sim import Simulation, SimulationCfg, _suspend_gc
+from mjlab.sim.sim import Simulation, SimulationCfg
 from mjlab.sim.sim_data import TorchArray, WarpBridge
 
+from decap import mjlab_private
 from decap.errors import UserError
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ class WarpSimulation(Simulation):
     self._positions_current = False
     self._stage_graphs = {}
     if self.use_cuda_graph and self.split:
-      with _suspend_gc(), wp.ScopedDevice(self.wp_device):
+      with mjlab_private.suspended_gc(), wp.ScopedDevice(self.wp_device):
         for stage in (self._position_stage, self._force_stage):
           for sensed in (False, True):
             with wp.ScopedCapture() as capture:
@@ -138,13 +139,12 @@ class WarpSimulation(Simulation):
 
   def reset_masked(self, mask: torch.Tensor) -> None:
     """Puts the masked environments [B] at the model's initial state."""
-    self._reset_mask[:] = mask
+    chosen, chosen_wp = mjlab_private.reset_masks(self)
+    chosen[:] = mask
     with wp.ScopedDevice(self.wp_device):
       self._launch(
         self.reset_graph,
-        lambda: mjwarp.reset_data(
-          self.wp_model, self.wp_data, reset=self._reset_mask_wp
-        ),
+        lambda: mjwarp.reset_data(self.wp_model, self.wp_data, reset=chosen_wp),
       )
     self._positions_current = False
 
@@ -154,9 +154,9 @@ class WarpSimulation(Simulation):
     mjlab's arrays remember the stream on which they were first used, and would write
     there even while another one is being captured.
     """
-    for array in _torch_arrays(self._data_bridge, self._model_bridge):
-      array._torch_stream = stream
-    self._reset_mask._torch_stream = stream
+    for array in _torch_arrays(*mjlab_private.bridges(self)):
+      mjlab_private.set_stream(array, stream)
+    mjlab_private.set_stream(mjlab_private.reset_masks(self)[0], stream)
 
   def overflow(self) -> torch.Tensor:
     """Shares of constraint and contact capacity in use, [2]; beyond 1 some were lost.
@@ -196,7 +196,7 @@ class WarpSimulation(Simulation):
   # Private methods.
 
   def _finish_init(self) -> None:
-    model = self._mj_model
+    model = self.mj_model
     if self.split and model.opt.integrator == mujoco.mjtIntegrator.mjINT_RK4:
       raise UserError("split physics needs the euler or an implicit integrator")
     if self.split and model.opt.enableflags & mujoco.mjtEnableBit.mjENBL_SLEEP:
@@ -235,7 +235,7 @@ class WarpSimulation(Simulation):
 
   def _make_second_stream(self) -> wp.Stream | None:
     """For what contacts need not wait for, on a GPU."""
-    if self.wp_device.is_cuda and contacts_stand_alone(self._mj_model):
+    if self.wp_device.is_cuda and contacts_stand_alone(self.mj_model):
       return wp.Stream(self.wp_device)
     return None
 
@@ -309,7 +309,7 @@ def contacts_stand_alone(model: mujoco.MjModel) -> bool:
 
 def _torch_arrays(*bridges: WarpBridge) -> Iterator[TorchArray]:
   for bridge in bridges:
-    for value in bridge._wrapped_cache.values():
+    for value in mjlab_private.wrapped_arrays(bridge).values():
       if isinstance(value, TorchArray):
         yield value
       elif isinstance(value, WarpBridge):

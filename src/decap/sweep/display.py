@@ -98,7 +98,7 @@ def counts(jobs: Sequence[Job]) -> str:
   return ", ".join(f"{states.count(s)} {s}" for s in order if s in states)
 
 
-class LiveDisplay:
+class LiveBoard:
   """A table that is redrawn in place."""
 
   def __init__(self, live: Any):
@@ -115,7 +115,7 @@ class LiveDisplay:
     self._live.console.print(text, markup=False, highlight=False)
 
 
-class PlainDisplay:
+class PlainBoard:
   """A line when a run changes its state, and all runs at work once a minute."""
 
   def __init__(self):
@@ -139,12 +139,12 @@ class PlainDisplay:
 
 
 @contextlib.contextmanager
-def make_display() -> Iterator[LiveDisplay | PlainDisplay]:
+def make_display() -> Iterator[LiveBoard | PlainBoard]:
   """Live on a terminal, plain lines otherwise."""
   if not sys.stdout.isatty():
-    yield PlainDisplay()
+    yield PlainBoard()
     return
   from rich.live import Live
 
   with Live(auto_refresh=False) as live:
-    yield LiveDisplay(live)
+    yield LiveBoard(live)

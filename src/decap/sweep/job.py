@@ -30,7 +30,7 @@ _TAIL_BYTES = 8192
 
 
 @dataclass(frozen=True)
-class Progress:
+class RunProgress:
   """The last line that a run printed about an iteration."""
 
   iteration: int
@@ -53,12 +53,12 @@ class Progress:
     return ""
 
 
-def parse_progress(text: str) -> Progress | None:
+def parse_progress(text: str) -> RunProgress | None:
   """The last line of `decap train` about an iteration in some of its output."""
   for line in reversed(text.splitlines()):
     if match := _PROGRESS.fullmatch(line):
       details = tuple(re.split(r" {2,}", match[3].strip()))
-      return Progress(int(match[1]), int(match[2]), details)
+      return RunProgress(int(match[1]), int(match[2]), details)
   return None
 
 
@@ -168,7 +168,7 @@ class Job:
     elif now - self._interrupted > 2 * GRACE_S:
       self._process.kill()
 
-  def progress(self) -> Progress | None:
+  def progress(self) -> RunProgress | None:
     """Where its log says that it stands."""
     return parse_progress(self._tail())
 

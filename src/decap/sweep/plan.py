@@ -19,7 +19,7 @@ from decap.methods import check_options, get_method
 from decap.runs import RunSpec, read_limits
 
 if TYPE_CHECKING:
-  from decap.evaluation.commands import EvaluateArgs
+  from decap.commands.evaluate import EvaluateArgs
 
 RUN_KEYS = (
   "name",

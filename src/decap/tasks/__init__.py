@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
   from decap.envs.constrained_env import ConstrainedEnvCfg
   from decap.rl.config import AgentCfg
+  from decap.robots.description import RobotDescription
 
-RobotName = Literal["g1", "g1-23dof"]
 TerrainName = Literal["flat", "rough"]
 
 
@@ -17,22 +18,33 @@ TerrainName = Literal["flat", "rough"]
 class Task:
   """One combination of robot and terrain; as text, its summary."""
 
-  robot: RobotName
+  robot: str
+  """Where the function is that describes the robot: "module:function"."""
   terrain: TerrainName
   summary: str
 
   def __str__(self) -> str:
     return self.summary
 
+  def describe(self) -> RobotDescription:
+    """A fresh description of the robot."""
+    module, _, function = self.robot.partition(":")
+    return getattr(import_module(module), function)()
+
 
 _ROUGH = "slopes, rough ground and low stairs"
 
+_G1, _G1_23DOF = "decap.robots.g1:g1_29dof", "decap.robots.g1:g1_23dof"
+
 TASKS: dict[str, Task] = {
-  "g1-flat": Task("g1", "flat", "G1 with 29 DoF, velocity commands, plane"),
-  "g1-rough": Task("g1", "rough", f"G1 with 29 DoF, velocity commands, {_ROUGH}"),
-  "g1-23dof-flat": Task("g1-23dof", "flat", "G1 with 23 DoF, velocity commands, plane"),
+  "g1-flat": Task(_G1, "flat", "G1 with 29 DoF, velocity commands, plane"),
+  "g1-rough": Task(_G1, "rough", f"G1 with 29 DoF, velocity commands, {_ROUGH}"),
+  "g1-23dof-flat": Task(_G1_23DOF, "flat", "G1 with 23 DoF, velocity commands, plane"),
   "g1-23dof-rough": Task(
-    "g1-23dof", "rough", f"G1 with 23 DoF, velocity commands, {_ROUGH}"
+    _G1_23DOF, "rough", f"G1 with 23 DoF, velocity commands, {_ROUGH}"
+  ),
+  "go1-flat": Task(
+    "decap.robots.go1:go1", "flat", "Go1, a quadruped, velocity commands, plane"
   ),
 }
 
@@ -47,20 +59,19 @@ def env_cfg(name: str, play: bool = False) -> ConstrainedEnvCfg:
   from decap.tasks.velocity import velocity_env_cfg
 
   task = TASKS[name]
-  return velocity_env_cfg(task.robot, task.terrain, play)
+  return velocity_env_cfg(task.describe(), task.terrain, play)
 
 
-def agent_cfg() -> AgentCfg:
-  """A fresh agent config, the same for all tasks; methods edit it.
+def agent_cfg(name: str) -> AgentCfg:
+  """A fresh agent config of a task; methods edit it.
 
-  Exploration is decoupled like the limits: arms start with the noise that their
-  action-rate limit allows, legs with what balance is learnt from. log σ, so that it can
-  shrink tenfold in a hundred iterations. The rate is fixed: the KL-adaptive one falls
-  to its floor on small batches, and learns no faster on large ones.
+  The robot says how it explores. log σ, so that it can shrink tenfold in a hundred
+  iterations. The rate is fixed: the KL-adaptive one falls to its floor on small
+  batches, and learns no faster on large ones.
   """
   from decap.rl.config import AgentCfg, PolicyCfg, PpoCfg
 
-  std = {".*_(shoulder|elbow|wrist)_.*": 0.06, ".*(hip|knee|ankle|waist)_.*": 0.6}
+  std = TASKS[name].describe().exploration
   return AgentCfg(
     policy=PolicyCfg(init_std=std, std_type="log", std_growth=1.0),
     algorithm=PpoCfg(

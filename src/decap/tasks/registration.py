@@ -16,8 +16,8 @@ from mjlab.rl import (
   RslRlOnPolicyRunnerCfg,
   RslRlPpoAlgorithmCfg,
 )
-from mjlab.tasks import registry
 
+from decap import mjlab_private
 from decap.tasks import TASKS, env_cfg, mjlab_id
 
 
@@ -70,5 +70,4 @@ def _rl_cfg(name: str) -> RslRlOnPolicyRunnerCfg:
 
 
 for _name in TASKS:
-  # The registry's public function wants finished configs.
-  registry._REGISTRY[mjlab_id(_name)] = LazyTask(_name)  # type: ignore[assignment]
+  mjlab_private.register(mjlab_id(_name), LazyTask(_name))

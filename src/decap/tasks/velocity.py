@@ -1,4 +1,4 @@
-"""The velocity task: follow planar velocity commands with a G1, within limits.
+"""The velocity task: follow planar velocity commands, within limits, with any robot.
 
 Rewards, commands and randomisation are those of DeCap's paper, completed by the public
 environment that its tables match. Smoothness is left to the constraints; methods that
@@ -8,7 +8,6 @@ want smoothness rewards add them.
 from __future__ import annotations
 
 import math
-from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
@@ -36,61 +35,56 @@ from decap.envs import mdp
 from decap.envs.constrained_env import ConstrainedEnvCfg
 from decap.envs.constraint_manager import ConstraintTermCfg
 from decap.envs.following import FollowingCfg
-from decap.robots.g1 import GROUPS, g1
-from decap.tasks import RobotName, TerrainName, terrains
+from decap.robots.description import RobotDescription
+from decap.tasks import TerrainName, terrains
 
-_FEET = ("left_ankle_roll_link", "right_ankle_roll_link")
-_GAIT = {"command_name": "twist", "period_s": 0.8, "command_threshold": 0.1}
-"""The gait's clock, which is observed and paid for."""
-_FOOT_GEOMS = r"^(left|right)_foot[1-7]_collision$"
+BANDS = {
+  "slow": (0, 0.1, 0.5),
+  "fast": (0, 0.5, math.inf),
+  "backward": (0, -math.inf, -0.1),
+  "sideways": (1, 0.1, math.inf),
+  "turning": (2, 0.06, math.inf),
+}
+"""Commands whose following is told apart; see FollowingCfg."""
 
 
 def velocity_env_cfg(
-  robot: RobotName = "g1", terrain: TerrainName = "flat", play: bool = False
+  robot: RobotDescription, terrain: TerrainName = "flat", play: bool = False
 ) -> ConstrainedEnvCfg:
-  """The task's environment, with the paper's limits.
+  """The task's environment, with the robot's limits.
 
   In play, episodes do not end, observations have no noise and nobody pushes.
   """
-  description = g1({"g1": 29, "g1-23dof": 23}[robot])
   cfg = ConstrainedEnvCfg(
     scene=SceneCfg(
       num_envs=4096,
       terrain=terrains.flat() if terrain == "flat" else terrains.rough(play),
-      entities={"robot": description.entity},
-      sensors=_sensors(),
+      entities={"robot": robot.entity},
+      sensors=_sensors(robot),
       extent=2.0,
     ),
     actions={
       "joint_pos": JointPositionActionCfg(
         entity_name="robot",
         actuator_names=(".*",),
-        scale=description.action_scale,
+        scale=robot.action_scale,
         use_default_offset=True,
       )
     },
     commands={"twist": _command()},
-    observations=_observations(),
-    rewards=_rewards(),
-    terminations=_terminations(),
-    events=_events(),
-    constraints=limits(),
-    groups=deepcopy(GROUPS),
-    following=FollowingCfg(
-      bands={
-        "slow": (0, 0.1, 0.5),
-        "fast": (0, 0.5, math.inf),
-        "backward": (0, -math.inf, -0.1),
-        "sideways": (1, 0.1, math.inf),
-        "turning": (2, 0.06, math.inf),
-      }
-    ),
-    sim=_simulation(terrain),
+    observations=_observations(robot),
+    rewards=_rewards(robot),
+    terminations=_terminations(robot),
+    events=_events(robot),
+    constraints=_constraints(robot),
+    groups=robot.groups,
+    following=FollowingCfg(bands=dict(BANDS)),
+    sim=_simulation(robot, terrain),
     viewer=ViewerConfig(
       origin_type=ViewerConfig.OriginType.ASSET_BODY,
       entity_name="robot",
-      body_name="torso_link",
-      distance=3.0,
+      body_name=robot.torso,
+      distance=robot.view_distance_m,
       elevation=-5.0,
       azimuth=90.0,
     ),
@@ -102,45 +96,35 @@ def velocity_env_cfg(
   if terrain == "rough":
     _make_rough(cfg)
   if play:
-    _make_playful(cfg)
+    _make_play(cfg)
   return cfg
 
 
-def limits() -> dict[str, ConstraintTermCfg]:
-  """The paper's decoupled limits: rad/s, rad/s², Nm, rad/s."""
+def _constraints(robot: RobotDescription) -> dict[str, ConstraintTermCfg]:
+  """The paper's four quantities. A new one is a function here and limits there."""
+  functions = {
+    "action_rate": mdp.action_rate,
+    "joint_acc": mdp.joint_acc,
+    "joint_torque": mdp.joint_torque,
+    "joint_vel": mdp.joint_vel,
+  }
   return {
-    "action_rate": ConstraintTermCfg(
-      func=mdp.action_rate, limits={"upper": 5.0, "lower": 20.0}
-    ),
-    "joint_acc": ConstraintTermCfg(
-      func=mdp.joint_acc, limits={"upper": 20.0, "lower": 600.0}
-    ),
-    "joint_torque": ConstraintTermCfg(
-      func=mdp.joint_torque, limits={"upper": 4.0, "lower": 20.0}
-    ),
-    "joint_vel": ConstraintTermCfg(
-      func=mdp.joint_vel, limits={"upper": 1.5, "lower": 10.0}
-    ),
+    name: ConstraintTermCfg(func=function, limits=robot.limits[name])
+    for name, function in functions.items()
   }
 
 
-def _sensors() -> tuple[ContactSensorCfg, ...]:
+def _sensors(robot: RobotDescription) -> tuple[ContactSensorCfg, ...]:
   feet = ContactSensorCfg(
     name="feet_contact",
-    primary=ContactMatch(mode="body", pattern=_FEET, entity="robot"),
+    primary=ContactMatch(mode="body", pattern=robot.feet, entity="robot"),
     secondary=ContactMatch(mode="body", pattern="terrain"),
     fields=("found", "force"),
     reduce="netforce",
   )
-  # Every body with a collision geom, except the feet.
-  bodies = (
-    "pelvis",
-    "torso_link",
-    r".*_(hip_roll|hip_yaw|knee|shoulder_yaw|elbow|wrist_pitch|wrist_yaw)_link",
-  )
   body = ContactSensorCfg(
     name="body_contact",
-    primary=ContactMatch(mode="body", pattern=bodies, entity="robot"),
+    primary=ContactMatch(mode="body", pattern=robot.contact_bodies, entity="robot"),
     fields=("force",),
     reduce="netforce",
   )
@@ -160,7 +144,7 @@ def _command() -> UniformVelocityCommandCfg:
   )
 
 
-def _observations() -> dict[str, ObservationGroupCfg]:
+def _observations(robot: RobotDescription) -> dict[str, ObservationGroupCfg]:
   def noise(size: float) -> UniformNoiseCfg:
     return UniformNoiseCfg(n_min=-size, n_max=size)
 
@@ -179,7 +163,7 @@ def _observations() -> dict[str, ObservationGroupCfg]:
     "joint_pos": ObservationTermCfg(func=mdp.joint_pos_rel, noise=noise(0.01)),
     "joint_vel": ObservationTermCfg(func=mdp.joint_vel_rel, noise=noise(1.5)),
     "actions": ObservationTermCfg(func=mjlab_mdp.last_action),
-    "clock": ObservationTermCfg(func=mdp.gait_clock, params=dict(_GAIT)),
+    "clock": ObservationTermCfg(func=mdp.gait_clock, params=_clock(robot)),
   }
   critic = {
     "base_lin_vel": ObservationTermCfg(func=mdp.base_lin_vel),
@@ -191,12 +175,22 @@ def _observations() -> dict[str, ObservationGroupCfg]:
   }
 
 
-def _rewards() -> dict[str, RewardTermCfg]:
-  def joints(*patterns: str) -> dict[str, SceneEntityCfg]:
-    return {"asset_cfg": SceneEntityCfg("robot", joint_names=patterns)}
+def _clock(robot: RobotDescription) -> dict[str, Any]:
+  """The gait's clock, which is observed and paid for."""
+  return {
+    "command_name": "twist",
+    "period_s": robot.gait.period_s,
+    "command_threshold": 0.1,
+  }
+
+
+def _rewards(robot: RobotDescription) -> dict[str, RewardTermCfg]:
+  def deviation(joints: tuple[str, ...], weight: float) -> RewardTermCfg:
+    params = {"asset_cfg": SceneEntityCfg("robot", joint_names=joints)}
+    return RewardTermCfg(func=mdp.joint_deviation, weight=weight, params=params)
 
   def feet() -> SceneEntityCfg:
-    return SceneEntityCfg("robot", body_names=_FEET, preserve_order=True)
+    return SceneEntityCfg("robot", body_names=robot.feet, preserve_order=True)
 
   def track() -> dict[str, Any]:
     return {"command_name": "twist", "variance": 0.25}
@@ -208,16 +202,9 @@ def _rewards() -> dict[str, RewardTermCfg]:
     "vertical_velocity": RewardTermCfg(func=mdp.vertical_velocity, weight=-2.0),
     "roll_pitch_rate": RewardTermCfg(func=mdp.roll_pitch_rate, weight=-0.05),
     "base_height": RewardTermCfg(
-      func=mdp.base_height, weight=-10.0, params={"target_m": 0.78}
+      func=mdp.base_height, weight=-10.0, params={"target_m": robot.base_height_m}
     ),
-    "waist_deviation": RewardTermCfg(
-      func=mdp.joint_deviation, weight=-1.0, params=joints("waist_.*")
-    ),
-    "hip_deviation": RewardTermCfg(
-      func=mdp.joint_deviation,
-      weight=-1.0,
-      params=joints(".*_hip_roll_joint", ".*_hip_yaw_joint"),
-    ),
+    **{name: deviation(*chosen) for name, chosen in robot.deviations.items()},
     "foot_slide": RewardTermCfg(
       func=mdp.foot_slide,
       weight=-0.2,
@@ -227,7 +214,7 @@ def _rewards() -> dict[str, RewardTermCfg]:
       func=mdp.foot_clearance,
       weight=1.0,
       params={
-        "target_m": 0.1,
+        "target_m": robot.foot_clearance_m,
         "variance": 0.05,
         "speed_gain": 2.0,
         "asset_cfg": feet(),
@@ -237,19 +224,14 @@ def _rewards() -> dict[str, RewardTermCfg]:
     "alive": RewardTermCfg(func=mjlab_mdp.is_alive, weight=0.15),
     "orientation": RewardTermCfg(func=mdp.flat_orientation, weight=-5.0),
     "joint_limits": RewardTermCfg(func=mdp.joint_pos_limits, weight=-5.0),
-    "arm_deviation": RewardTermCfg(
-      func=mdp.joint_deviation,
-      weight=-0.1,
-      params=joints(".*_shoulder_.*", ".*_elbow_.*", ".*_wrist_.*"),
-    ),
     "gait": RewardTermCfg(
       func=mdp.gait,
       weight=0.5,
       params={
         "sensor_name": "feet_contact",
-        "offsets": (0.0, 0.5),
-        "stance_share": 0.55,
-        **_GAIT,
+        "offsets": robot.gait.offsets,
+        "stance_share": robot.gait.stance_share,
+        **_clock(robot),
       },
     ),
     "undesired_contacts": RewardTermCfg(
@@ -260,15 +242,17 @@ def _rewards() -> dict[str, RewardTermCfg]:
   }
 
 
-def _terminations() -> dict[str, TerminationTermCfg]:
+def _terminations(robot: RobotDescription) -> dict[str, TerminationTermCfg]:
   return {
     "time_out": TerminationTermCfg(func=mjlab_mdp.time_out, time_out=True),
     "tilted": TerminationTermCfg(func=mdp.bad_orientation, params={"limit_angle": 0.8}),
-    "fell": TerminationTermCfg(func=mdp.base_below, params={"minimum_m": 0.2}),
+    "fell": TerminationTermCfg(
+      func=mdp.base_below, params={"minimum_m": robot.fallen_height_m}
+    ),
   }
 
 
-def _events() -> dict[str, EventTermCfg]:
+def _events(robot: RobotDescription) -> dict[str, EventTermCfg]:
   return {
     "reset_base": EventTermCfg(
       func=mjlab_mdp.reset_root_state_uniform,
@@ -296,7 +280,7 @@ def _events() -> dict[str, EventTermCfg]:
       func=dr.geom_friction,
       mode="startup",
       params={
-        "asset_cfg": SceneEntityCfg("robot", geom_names=(_FOOT_GEOMS,)),
+        "asset_cfg": SceneEntityCfg("robot", geom_names=robot.foot_geoms),
         "operation": "abs",
         "ranges": (0.3, 1.0),
         "shared_random": True,  # One ground for all capsules of both feet.
@@ -306,22 +290,25 @@ def _events() -> dict[str, EventTermCfg]:
       func=mdp.add_body_mass,
       mode="startup",
       params={
-        "asset_cfg": SceneEntityCfg("robot", body_names=("torso_link",)),
-        "range_kg": (-1.0, 3.0),
+        "asset_cfg": SceneEntityCfg("robot", body_names=(robot.torso,)),
+        "range_kg": robot.payload_kg,
       },
     ),
   }
 
 
-def _simulation(terrain: TerrainName) -> SimulationCfg:
+def _simulation(robot: RobotDescription, terrain: TerrainName) -> SimulationCfg:
   """mjlab's solver settings; arrays sized by what occurs.
 
-  On the plane, two trainings of 33 M steps (docs/lab-book.md) never had more than 118
-  rows; robots that lie on the ground have more. More than there is room for is reported.
+  On the plane, two trainings of a G1 over 33 M steps (docs/lab-book.md) never had more
+  than 118 rows; robots that lie on the ground have more. More than there is room for is
+  reported.
   """
-  mujoco = MujocoCfg(timestep=0.005, iterations=10, ls_iterations=20)
+  mujoco = MujocoCfg(timestep=0.005, iterations=10, ls_iterations=20, **robot.solver)
   if terrain == "flat":
-    return SimulationCfg(nconmax=48, njmax=200, mujoco=mujoco)
+    return SimulationCfg(
+      nconmax=robot.contacts, njmax=robot.constraint_rows, mujoco=mujoco
+    )
   mujoco.ccd_iterations = 500
   return SimulationCfg(
     nconmax=70, njmax=500, contact_sensor_maxmatch=500, mujoco=mujoco
@@ -338,7 +325,7 @@ def _make_rough(cfg: ConstrainedEnvCfg) -> None:
   )
 
 
-def _make_playful(cfg: ConstrainedEnvCfg) -> None:
+def _make_play(cfg: ConstrainedEnvCfg) -> None:
   cfg.scene.num_envs = 1
   cfg.episode_length_s = 1e9
   cfg.observations["actor"].enable_corruption = False

@@ -72,12 +72,17 @@ class VelocityCommand(UniformVelocityCommand, MaskedCommandTerm):
     self.ranges = torch.zeros(2, 4, device=self.device)  # [low/high, x/y/yaw/heading]
     self.load_ranges()
     self._steps = torch.zeros(self.num_envs, device=self.device)
+    self._held: tuple[torch.Tensor, torch.Tensor] | None = None
 
   def load_ranges(self) -> None:
     """Copies the config's ranges to the device; host work, not for inside a step."""
     r = self.cfg.ranges
     bounds = (r.lin_vel_x, r.lin_vel_y, r.ang_vel_z, r.heading or (0.0, 0.0))
     self.ranges.copy_(torch.tensor(bounds, device=self.device).T)
+
+  def hold(self, mask: torch.Tensor, command: torch.Tensor) -> None:
+    """Tell the masked environments [B] the same [B, 3] from now on, resets included."""
+    self._held = (mask, command)
 
   def reset_masked(self, mask: torch.Tensor) -> None:
     super().reset_masked(mask)
@@ -125,6 +130,8 @@ class VelocityCommand(UniformVelocityCommand, MaskedCommandTerm):
       planar = torch.stack((cos * x + sin * y, cos * y - sin * x), -1)
       write_where(command[:, :2], self.is_world_env, planar)
     command.masked_fill_(self.is_standing_env.unsqueeze(1), 0.0)
+    if self._held is not None:
+      write_where(command, *self._held)
 
   def _update_metrics(self) -> None:
     """Mean tracking errors of the episode so far; planar ones in the yaw frame."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 from mjlab.managers.scene_entity_config import SceneEntityCfg
 
+from decap import mjlab_private
 from decap.constraints import quantities
 from decap.envs.masked import kept
 from decap.envs.mdp.kinematics import columns, joint_dofs, up_b
@@ -33,8 +34,8 @@ def action_rate(
 ) -> torch.Tensor:
   """Rate of the joint-position targets, 0 on an episode's first step. # [B, J]
 
-  Joints that the action does not drive have a rate of 0. With ``raw`` it is the change
-  of the policy's output per step, without scale and time, as CaT's code has it.
+  Joints that the action does not drive have a rate of 0. With ``raw`` it is the rate of
+  the policy's output, per second but without the scale, as CaT's code has it.
   """
   manager = env.action_manager
   term: BaseAction = manager.get_term(action_name)  # type: ignore[assignment]
@@ -43,8 +44,8 @@ def action_rate(
   # The counter was raised before this term runs: 1 is the first step.
   first = (env.episode_length_buf == 1).unsqueeze(1)
   before = torch.where(first, action, before)
-  scale, dt = (1.0, 1.0) if raw else (term.scale, env.step_dt)
-  rate = quantities.action_rate(action, before, scale, dt)
+  scale = 1.0 if raw else term.scale
+  rate = quantities.action_rate(action, before, scale, env.step_dt)
   joints = env.scene[asset_cfg.name].num_joints
   driven = kept(env, ("driven", action_name), lambda: term.target_ids.tolist())
   if driven == list(range(joints)):
@@ -126,7 +127,7 @@ def contact_force(env: ConstrainedEnv, sensor_name: str) -> torch.Tensor:
 
 def _action_columns(env: ConstrainedEnv, action_name: str) -> slice:
   start = 0
-  for name, term in env.action_manager._terms.items():
+  for name, term in mjlab_private.terms(env.action_manager).items():
     if name == action_name:
       return slice(start, start + term.action_dim)
     start += term.action_dim

@@ -19,7 +19,7 @@ _LOOKING_SENSORS = [
 _PICTURE_FIELDS = ("mesh_", "bvh_", "body_bvh", "name", "geom_type", "geom_dataid")
 
 
-def without_pictures(model: mujoco.MjModel, spec: mujoco.MjSpec) -> mujoco.MjModel:
+def without_visual_geoms(model: mujoco.MjModel, spec: mujoco.MjSpec) -> mujoco.MjModel:
   """The model with points in place of meshes that are only looked at.
 
   In every step C MuJoCo clears one byte for each node of each mesh's search tree. For
@@ -47,12 +47,12 @@ def _replace_meshes(spec: mujoco.MjSpec, model: mujoco.MjModel) -> bool:
   """Puts small spheres where nothing is touched; whether there was such a mesh."""
   touching = (model.geom_contype != 0) | (model.geom_conaffinity != 0)
   touching[model.pair_geom1] = touching[model.pair_geom2] = True
-  pictures = [
+  visual = [
     geom
     for geom in spec.geoms
     if geom.type == mujoco.mjtGeom.mjGEOM_MESH and not touching[geom.id]
   ]
-  for geom in pictures:
+  for geom in visual:
     geom.type = mujoco.mjtGeom.mjGEOM_SPHERE
     geom.size[0] = 0.01
     geom.meshname = ""
@@ -60,7 +60,7 @@ def _replace_meshes(spec: mujoco.MjSpec, model: mujoco.MjModel) -> bool:
   for mesh in list(spec.meshes):
     if mesh.name not in in_use:
       spec.delete(mesh)
-  return bool(pictures)
+  return bool(visual)
 
 
 def _fix_inertias(spec: mujoco.MjSpec, model: mujoco.MjModel) -> None:

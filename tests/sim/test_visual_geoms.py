@@ -6,14 +6,14 @@ import mujoco
 import numpy as np
 import pytest
 
-from decap.sim.pictures import without_pictures
+from decap.sim.visual_geoms import without_visual_geoms
 
 BOXES = "".join(
   f'<geom type="box" size=".05 .05 .02" pos="{0.12 * (i % 8) - 0.4} '
   f'{0.12 * (i // 8) - 0.4} 0"/>'
   for i in range(64)
 )
-# The body's inertia is that of its picture, and boxes in its tree are in that frame.
+# The body's inertia is that of its visual geom, and boxes in its tree are in that frame.
 SCENE = """
 <mujoco>
   <asset>
@@ -44,9 +44,9 @@ def compiled(shown: str = PICTURE, sensor: str = "") -> tuple:
   return spec.compile(), spec
 
 
-def test_a_body_keeps_the_inertia_of_its_picture_and_its_contacts():
+def test_a_body_keeps_the_inertia_of_its_visual_geom_and_its_contacts():
   model, spec = compiled()
-  light = without_pictures(model, spec)
+  light = without_visual_geoms(model, spec)
   assert (model.nmesh, light.nmesh) == (2, 1)
   assert light.stat.meaninertia == model.stat.meaninertia
   for name in ("body_inertia", "body_ipos", "body_iquat", "geom_pos", "dof_M0"):
@@ -69,6 +69,6 @@ def test_a_body_keeps_the_inertia_of_its_picture_and_its_contacts():
     (PICTURE + ' fluidshape="ellipsoid"', ""),
   ],
 )
-def test_what_is_touched_seen_or_drags_is_no_picture(shown, sensor):
+def test_what_is_touched_seen_or_drags_is_no_visual_geom(shown, sensor):
   model, spec = compiled(shown, sensor)
-  assert without_pictures(model, spec) is model
+  assert without_visual_geoms(model, spec) is model

@@ -7,23 +7,24 @@ import pytest
 import torch
 
 from decap.cli import main
+from decap.commands.evaluate import EvaluateArgs
 from decap.deploy.bundle import write_bundle
-from decap.evaluation.commands import EvaluateArgs
-from decap.evaluation.environment import evaluation_cfg
+from decap.evaluation.environment import evaluation_cfg, make_env
 from decap.evaluation.protocol import Protocol
-from decap.evaluation.rollout import describe_env, make_env
+from decap.evaluation.rollout import describe_env
 from decap.evaluation.trajectory import load_trajectory
 from decap.export import actor_to_onnx
 from decap.runs import RunSpec, build_configs, read_limits
 
 TINY = ["--rollouts", "2", "--envs", "2", "--steps", "60", "--device", "cpu"]
+TINY += ["--per-command", "1"]
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
   """A folder with a bundle of a random network, evaluated, and `stand` beside it."""
   folder = tmp_path_factory.mktemp("evaluation")
-  env = make_env(evaluation_cfg(Protocol(rollouts=1, envs=1)), "cpu")
+  env = make_env(evaluation_cfg(Protocol(rollouts=1, envs=1, per_command=0)), "cpu")
   description = describe_env(env, "g1-flat")
   env.close()
   torch.manual_seed(0)
@@ -68,7 +69,7 @@ def test_compare_prints_tables_and_writes_a_report(folder, capsys):
   where = ["--plot-folder", str(folder / "plots"), "--plot-format", "svg"]
   assert main(["compare", *sources, *options, *where]) == 0
   text = capsys.readouterr().out
-  assert "| upper | DeCap |" in text and "| Standing still |" in text
+  assert "| upper | DeCap [falls, stands] |" in text and "| Standing still |" in text
   assert out.read_text().count("<canvas") == 2
   assert (folder / "plots" / "traces.svg").stat().st_size > 1000
 
@@ -90,7 +91,7 @@ def test_compare_leaves_out_runs_that_wait_for_their_evaluation(folder, capsys):
   capsys.readouterr()
   assert main(["compare", *sources, "--format", "markdown"]) == 0
   shown = capsys.readouterr()
-  assert "| upper | DeCap |" in shown.out
+  assert "| upper | DeCap [falls, stands] |" in shown.out
   assert f"Left out, not evaluated yet: {sources[0]} (see" in shown.err
 
 
@@ -104,6 +105,10 @@ def test_compare_leaves_out_runs_that_wait_for_their_evaluation(folder, capsys):
     (
       ["compare", "{f}/bundle-out", "--plot", "training"],
       "needs run folders with event",
+    ),
+    (
+      ["compare", "{f}/bundle-out", "--plot", "joints", "--quantity", "speed"],
+      "Unknown quantity 'speed' (there are action_rate,",
     ),
     (["evaluate", "{f}"], "has no policy"),
     (["evaluate", "stand", "--steps", "0"], "steps must be at least 1"),
@@ -134,7 +139,7 @@ def test_profiled_limits_go_into_training(folder, capsys):
 
 @pytest.mark.parametrize(("least", "says"), [(math.inf, True), (-math.inf, False)])
 def test_a_profile_of_little_motion_says_so(folder, capsys, monkeypatch, least, says):
-  monkeypatch.setattr("decap.evaluation.commands.MIN_FOLLOWED", least)
+  monkeypatch.setattr("decap.commands.profile.MIN_FOLLOWED", least)
   options = ["--envs", "4", "--steps", "60", "--device", "cpu"]
   out = ["--output", str(folder / "standing.yaml")]
   assert main(["profile", str(folder / "bundle"), *options, *out]) == 0
@@ -147,4 +152,4 @@ def test_quick_is_a_default_that_explicit_sizes_override():
   short = EvaluateArgs("stand", quick=True, steps=30).protocol("g1-flat")
   assert (short.envs, short.steps, short.warmup) == (16, 30, 29)
   full = EvaluateArgs("stand").protocol("g1-flat")
-  assert (full.num_envs, full.steps) == (1280, 1000)
+  assert (full.num_envs, full.steps) == (1280 + 13 * 32, 1000)

@@ -1,0 +1,144 @@
+"""The fault campaign: every class with many seeds, and an hour without a false stop."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from decap.deploy.bundle import Bundle
+from decap.deploy.controller import Controller, Cycle
+from decap.deploy.faults import KINDS, TOLERATED, Outcome, play
+from decap.deploy.kill import KIND as KILLED
+from decap.deploy.kill import play_kill
+from decap.deploy.operator import Script
+from decap.deploy.simulation import SimCfg, SimulatedRobot
+from decap.deploy.states import Mode
+from decap.deploy.terrain import TERRAINS
+
+STAND_S, RELEASE_S, WALK_S = 0.4, 1.0, 1.5
+LEG_S = 30.0
+"""Length of one walk of the soak; a robot on a course would leave it later."""
+COMMAND_S = 4.0
+
+
+def run_faults(
+  bundle: Bundle, kinds: tuple[str, ...], seeds: int, domain: int
+) -> Iterator[Outcome]:
+  """All runs, class by class."""
+  for kind in kinds:
+    for seed in range(seeds):
+      if kind == KILLED:
+        yield play_kill(seed, bundle, domain)
+      else:
+        yield play(kind, seed, bundle)
+
+
+@dataclass
+class Leg:
+  """One walk of the soak."""
+
+  terrain: str
+  seed: int
+  seconds: float
+  end: str
+  """walked, fell, or false stop."""
+  reason: str = ""
+
+
+def soak(bundle: Bundle, seconds: float) -> Iterator[Leg]:
+  """Walks on all terrains in turn with changing commands, until enough was walked."""
+  walked, number = 0.0, 0
+  names = list(TERRAINS)
+  while walked < seconds:
+    leg = walk_leg(bundle, names[number % len(names)], number)
+    walked += leg.seconds
+    number += 1
+    yield leg
+
+
+def walk_leg(bundle: Bundle, terrain: str, seed: int) -> Leg:
+  """One walk; a stop of a robot that is not falling is a false one."""
+  sim = SimulatedRobot(len(bundle.joint_names), SimCfg(terrain=terrain, seed=seed))
+  script = _commands(bundle, seed, forward_only=terrain not in ("flat", "carpet"))
+  controller = Controller(sim, sim.motors, [bundle], Script(script), stand_s=STAND_S)
+
+  def release(_: Controller, cycle: Cycle) -> None:
+    if sim.held and cycle.now_s >= RELEASE_S:
+      sim.release()
+
+  controller.observers.append(release)
+  end_s = WALK_S + LEG_S
+  tilt = 0.0
+
+  def over() -> bool:
+    nonlocal tilt
+    stopped = controller.machine.mode is Mode.DAMPING
+    if not stopped:
+      tilt = sim.tilt()
+    return sim.now_s() >= end_s or stopped
+
+  controller.run(over)
+  walked_s = sim.now_s() - WALK_S
+  if controller.machine.mode is not Mode.DAMPING:
+    return Leg(terrain, seed, walked_s, "walked")
+  # A robot that tips over, or sinks to its knees, is stopped rightly.
+  falling = tilt > 0.5 or sim.base_height() < 0.6
+  end = "fell" if falling else "false stop"
+  return Leg(terrain, seed, walked_s, end, controller.machine.stop_reason)
+
+
+def _commands(bundle: Bundle, seed: int, forward_only: bool) -> str:
+  """A script of random commands within the policy's range."""
+  random = np.random.default_rng([97, seed])
+  ranges = next(iter(bundle.info["command_ranges"].values()))
+  names = ("lin_vel_x", "lin_vel_y", "ang_vel_z")
+  lines = ["0 stand", f"{STAND_S} policy"]
+  for start_s in np.arange(WALK_S, WALK_S + LEG_S, COMMAND_S):
+    values = [random.uniform(*ranges[name]) for name in names]
+    if forward_only:
+      values = [0.4 * ranges[names[0]][1], 0.0, 0.0]
+    lines.append(f"{start_s} {' '.join(f'{v:.3f}' for v in values)}")
+  return "\n".join(lines)
+
+
+def summary(outcomes: list[Outcome], legs: list[Leg]) -> dict[str, Any]:
+  """Everything that was measured, for a JSON file."""
+  classes = {}
+  for kind in KINDS:
+    runs = [o for o in outcomes if o.kind == kind]
+    if not runs:
+      continue
+    reactions = [o.reaction_s for o in runs if o.reaction_s is not None]
+    classes[kind] = {
+      "must": "walk on" if kind in TOLERATED else "damping within 100 ms",
+      "runs": len(runs),
+      "passed": sum(o.passed for o in runs),
+      "longest_reaction_s": max(reactions, default=None),
+      "failures": [asdict(o) for o in runs if not o.passed],
+    }
+  walks: dict[str, Any] = {}
+  if legs:
+    ends = [leg.end for leg in legs]
+    walks = {
+      "seconds": sum(leg.seconds for leg in legs),
+      "walks": len(legs),
+      "falls": ends.count("fell"),
+      "false_stops": ends.count("false stop"),
+      "by_terrain": {
+        name: {
+          "seconds": sum(leg.seconds for leg in legs if leg.terrain == name),
+          "falls": sum(leg.end == "fell" for leg in legs if leg.terrain == name),
+        }
+        for name in TERRAINS
+      },
+      "stops": [asdict(leg) for leg in legs if leg.end != "walked"],
+    }
+  return {
+    "runs": len(outcomes),
+    "passed": sum(o.passed for o in outcomes),
+    "classes": classes,
+    "soak": walks,
+  }

@@ -1,0 +1,226 @@
+"""A drive from start to end: checks first, then robot, watchdog, recorder, screen.
+
+Everything that can be wrong with bundles, network and options is found before the
+first command is sent, and says so in one sentence.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from decap.deploy.bundle import Bundle, load_bundle
+from decap.deploy.controller import Controller, Cycle
+from decap.deploy.operator import Operator
+from decap.deploy.policy import RunningPolicy
+from decap.deploy.recorder import EVENTS_FILE, Recorder
+from decap.deploy.robot_io import Robot
+from decap.deploy.screen import Screen
+from decap.deploy.states import Mode, Requests
+from decap.deploy.unitree import UnitreeRobot
+from decap.deploy.watchdog import HANG_S, Watchdog
+from decap.errors import UserError
+from decap.robots.g1_motors import RobotMotors, g1_motors
+
+LISTEN_S = 0.5
+"""How long other publishers are listened for before anything is sent."""
+FAREWELL_S = 2.0
+"""Damping before the controller leaves."""
+REAL_TIME_PRIORITY = 40
+"""Above ordinary programs, below what the kernel itself needs."""
+
+
+def load_policies(folders: Sequence[str]) -> tuple[list[Bundle], RobotMotors]:
+  """All bundles, checked to fit one robot, and that robot's motors."""
+  bundles = [load_bundle(folder) for folder in folders]
+  first = bundles[0]
+  try:
+    motors = g1_motors(len(first.joint_names))
+  except ValueError as error:
+    raise UserError(f"{first.folder}: {error}.") from error
+  for bundle in bundles:
+    RunningPolicy(bundle, motors.joint_names)
+  return bundles, motors
+
+
+def open_robot(
+  motors: RobotMotors, interface: str, domain: int, lockstep: bool, timeout_s: float
+) -> UnitreeRobot:
+  """A robot on the network that nobody else drives."""
+  robot = UnitreeRobot(motors, interface, domain, lockstep)
+  try:
+    robot.connect(timeout_s)
+    if not lockstep:
+      time.sleep(LISTEN_S)
+    if robot.foreign_commands():
+      raise UserError(
+        "Another program sends commands to the robot: put it into debug mode "
+        "(L2+R2 on its remote), or end that program."
+      )
+  except UserError:
+    robot.close()
+    raise
+  return robot
+
+
+@dataclass
+class Ending:
+  """Collects reasons to end: signals, and a time limit."""
+
+  end_s: float = float("inf")
+  asked: bool = False
+  _since_s: float | None = None
+  _old: dict[int, object] = field(default_factory=dict)
+
+  def __enter__(self) -> Ending:
+    for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+      self._old[name] = signal.signal(name, self._on_signal)
+    return self
+
+  def __exit__(self, *_: object) -> None:
+    for name, handler in self._old.items():
+      signal.signal(name, handler)  # type: ignore[arg-type]
+
+  def _on_signal(self, *_: object) -> None:
+    self.asked = True
+
+  def due(self, now_s: float) -> bool:
+    """Whether damping has been sent for long enough after the wish to end."""
+    if self.asked or now_s >= self.end_s:
+      self.asked = True
+      if self._since_s is None:
+        self._since_s = now_s
+    return self._since_s is not None and now_s >= self._since_s + FAREWELL_S
+
+
+class Endable:
+  """An operator that also stops when the program is asked to end."""
+
+  def __init__(self, source: Operator, ending: Ending):
+    self._source, self._ending = source, ending
+
+  def poll(self, now_s, state):
+    wanted = self._source.poll(now_s, state)
+    if self._ending.asked:
+      wanted.requests = Requests(stop=True)
+    return wanted
+
+
+@contextlib.contextmanager
+def real_time(wanted: bool) -> Iterator[str]:
+  """Let the loop go first on a busy machine, where the system allows it.
+
+  Yields a remark for the operator if it does not.
+  """
+  if not wanted:
+    yield ""
+    return
+  # Threads and processes that are started meanwhile stay ordinary.
+  policy = os.SCHED_FIFO | os.SCHED_RESET_ON_FORK
+  try:
+    os.sched_setscheduler(0, policy, os.sched_param(REAL_TIME_PRIORITY))
+  except OSError:
+    yield "no real-time priority: add 'USER - rtprio 90' to /etc/security/limits.conf"
+    return
+  try:
+    yield ""
+  finally:
+    os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+
+
+def drive(
+  robot: Robot,
+  motors: RobotMotors,
+  bundles: Sequence[Bundle],
+  operator: Operator,
+  *,
+  log: Path | None = None,
+  log_mb: float,
+  screen: Screen | None = None,
+  watchdog: Watchdog | None = None,
+  seconds: float = float("inf"),
+  priority: bool = False,
+) -> Controller:
+  """Drive until a signal, the time limit or an error; ends in damping.
+
+  Args:
+    priority: Ask for real-time priority; a simulator in lockstep needs none.
+  """
+  with Ending(robot.now_s() + seconds) as ending, real_time(priority) as note:
+    controller = Controller(robot, motors, bundles, Endable(operator, ending))
+    if watchdog:
+      controller.observers.append(_beating(watchdog))
+    recorder = Recorder(log, log_mb) if log else None
+    if recorder:
+      recorder.start(controller)
+      controller.observers.append(recorder)
+    if screen:
+      screen.remark = lambda: _remark(note, recorder, watchdog)
+      controller.observers.append(screen)
+    gc.collect()
+    gc.freeze()
+    gc.disable()  # A collection takes milliseconds; a cycle leaves nothing for it.
+    try:
+      controller.run(lambda: ending.due(robot.now_s()))
+    finally:
+      gc.enable()
+      gc.unfreeze()
+      if recorder:
+        _summarise(recorder, controller)
+        recorder.close()
+  return controller
+
+
+def start_watchdog(
+  robot: UnitreeRobot, interface: str, domain: int, lockstep: bool, log: Path | None
+) -> Watchdog:
+  """The watchdog of a robot that has been seen."""
+  assert robot.mode_machine is not None
+  # A simulator in lockstep may take its time; only a death counts there.
+  hang_s = 60.0 if lockstep else HANG_S
+  dof = len(robot.motors.motors)
+  events = (log / EVENTS_FILE).absolute() if log else None
+  return Watchdog(interface, domain, dof, robot.mode_machine, hang_s, events)
+
+
+def stopped_by_fault(controller: Controller) -> bool:
+  """Whether the last stop was more than the operator's wish."""
+  reason = controller.machine.stop_reason
+  return controller.machine.mode is Mode.DAMPING and reason != "stopped by the operator"
+
+
+def _beating(watchdog: Watchdog):
+  def beat(controller: Controller, cycle: Cycle) -> None:
+    del controller, cycle
+    watchdog.beat()
+
+  return beat
+
+
+def _remark(note: str, recorder: Recorder | None, watchdog: Watchdog | None) -> str:
+  remarks = [note] if note else []
+  if recorder and recorder.problem:
+    remarks.append(recorder.problem)
+  if watchdog and not watchdog.alive():
+    remarks.append("the watchdog has ended: a dead controller would not be noticed")
+  return " · ".join(remarks)
+
+
+def _summarise(recorder: Recorder, controller: Controller) -> None:
+  """Last lines of the log: what was tolerated, and how long the stages took."""
+  now_s = controller.robot.now_s()
+  recorder.event(
+    now_s,
+    "ended",
+    cycles=controller.cycles,
+    tolerated=vars(controller.monitor.tolerated),
+    dropped_records=recorder.dropped,
+    latency_median_ms=controller.latency.median_ms(),
+    latency_worst_ms=controller.latency.worst_ms(),
+  )

@@ -1,0 +1,320 @@
+"""A simulated G1 behind the same protocol as the real one: C MuJoCo at 2 kHz.
+
+The motors close their loops at every physics step, as the robot's do: position targets
+arrive late by the actuation delay, torque is limited by what the motor has left at its
+speed. Time is simulated time; `sleep_until` steps physics, so that controller and robot
+run in lockstep on any machine. Needs numpy and MuJoCo only.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from dataclasses import dataclass
+from pathlib import Path
+
+import mujoco
+import numpy as np
+
+from decap.deploy.robot_io import COMMAND_DT_S, RobotCommand, RobotState
+from decap.deploy.sensors import GYROS, Gyro, NoisyBody, add_sensors
+from decap.deploy.terrain import add_terrain, check_terrain, ground_height
+from decap.errors import UserError
+from decap.robots.g1_motors import RobotMotors, g1_motors
+
+PHYSICS_DT_S = 0.0005
+MODELS = Path(__file__).parent.parent / "robots" / "models"
+PAYLOAD_BODY = "right_wrist_yaw_link"
+KNEE_SHARE = 0.6
+"""Share of its top speed up to which a motor has its full torque; from there on it falls
+to none in a straight line. Assumed: the vendor publishes the two ends only."""
+MAX_DELAY_S = 0.02
+PUSH_S = 0.1
+"""A push is a constant force of this length."""
+_START_HEIGHT_M = 0.79
+
+
+@dataclass(frozen=True)
+class SimCfg:
+  """What the simulated robot and its world are like."""
+
+  terrain: str = "flat"
+  delay_s: float = 0.005
+  """Time from a command to the motors, 0 to 20 ms."""
+  motor_strength: float = 1.0
+  """Factor on every motor's torque and on its limits."""
+  joint_friction: float = 0.0
+  """Dry friction of each joint, as a share of its motor's peak torque."""
+  ground_friction: float | None = None
+  """Replaces the terrain's own coefficient."""
+  noise: float = 1.0
+  """Factor on sensor noise and bias."""
+  payload_kg: float = 0.0
+  """Mass in the right hand."""
+  push_m_s: float = 0.0
+  """Change of the robot's speed by each push."""
+  push_every_s: float = 5.0
+  seed: int = 0
+  """Of noise, pushes and stones."""
+
+  def check(self) -> None:
+    """Refuse what cannot be simulated, in one sentence."""
+    check_terrain(self.terrain)
+    ranges = {
+      "delay_s": (0.0, MAX_DELAY_S),
+      "motor_strength": (0.0, 2.0),
+      "joint_friction": (0.0, 0.5),
+      "noise": (0.0, 100.0),
+      "payload_kg": (0.0, 10.0),
+      "push_m_s": (0.0, 5.0),
+      "push_every_s": (0.2, math.inf),
+    }
+    for name, (low, high) in ranges.items():
+      value = getattr(self, name)
+      if not low <= value <= high:
+        raise UserError(f"{name} must be between {low:g} and {high:g}, not {value:g}.")
+    if self.ground_friction is not None and not 0.0 < self.ground_friction <= 5.0:
+      raise UserError(
+        f"ground_friction must be above 0 and at most 5, not {self.ground_friction:g}."
+      )
+
+
+def build_spec(dof: int, cfg: SimCfg) -> mujoco.MjSpec:
+  """The robot on its terrain, with sensors and payload."""
+  spec = mujoco.MjSpec.from_file(str(MODELS / f"g1_{dof}dof.xml"))
+  spec.option.timestep = PHYSICS_DT_S
+  spec.option.integrator = mujoco.mjtIntegrator.mjINT_IMPLICITFAST
+  add_terrain(spec, cfg.terrain, cfg.ground_friction, cfg.seed)
+  add_sensors(spec)
+  if cfg.payload_kg:
+    _add_payload(spec, cfg.payload_kg)
+  return spec
+
+
+class SimulatedRobot:
+  """The robot of `robot_io`, in MuJoCo."""
+
+  def __init__(self, dof: int, cfg: SimCfg | None = None):
+    self.cfg = cfg or SimCfg()
+    self.cfg.check()
+    self.motors: RobotMotors = g1_motors(dof)
+    self.joint_names = self.motors.joint_names
+    self.model = build_spec(dof, self.cfg).compile()
+    self.data = mujoco.MjData(self.model)
+    self.held = True
+    """Whether the gantry holds the robot; it does until `release`."""
+    self.gyros: dict[str, Gyro] = {}
+    """Gyros of the paper by site; they sample all the time."""
+    self._index_joints()
+    self._limit_motors()
+    self.reset()
+
+  # Methods: the protocol.
+
+  def read(self) -> RobotState | None:
+    """One state per command period, noisy."""
+    if self._steps < self._next_state:
+      return None
+    self._next_state = self._steps + round(COMMAND_DT_S / PHYSICS_DT_S)
+    data = self.data
+    q, dq = self._sensors.joints(data.qpos[self.joint_qpos], data.qvel[self.joint_qvel])
+    address = self._acceleration
+    quat, gyro, acceleration = self._sensors.imu(
+      data.qpos[3:7], data.qvel[3:6], data.sensordata[address : address + 3]
+    )
+    return RobotState(
+      q=q,
+      dq=dq,
+      tau_est=self.torque.copy(),
+      quat=quat,
+      gyro=gyro,
+      acc=acceleration,
+      temperature=self._temperature.copy(),
+      mode_machine=self.motors.mode_machines[1],
+      tick=round(self.now_s() * 1000),
+      stamp_s=self.now_s(),
+    )
+
+  def write(self, command: RobotCommand) -> None:
+    """The motors follow the command after the actuation delay."""
+    strength = self.cfg.motor_strength if command.mode else 0.0
+    kp, kd = strength * command.kp, strength * command.kd
+    push = kp * command.q_target + kd * command.dq_target + strength * command.tau_ff
+    self._pending.append((self._steps + self._delay, (push, kp, kd)))
+
+  def now_s(self) -> float:
+    return self._steps * PHYSICS_DT_S
+
+  def sleep_until(self, time_s: float) -> None:
+    while self.now_s() < time_s - 1e-9:
+      self.step()
+
+  def rejected_states(self) -> int:
+    return 0
+
+  def foreign_commands(self) -> int:
+    return 0
+
+  def close(self) -> None:
+    pass
+
+  # Methods: the world.
+
+  def reset(self) -> None:
+    """Back to the start, held by the gantry, motors off, time zero."""
+    mujoco.mj_resetData(self.model, self.data)
+    self.data.qpos[2] = _START_HEIGHT_M
+    self.data.qpos[self.joint_qpos] = self.motors.array("default_pos")
+    mujoco.mj_forward(self.model, self.data)
+    cfg, joints = self.cfg, len(self.joint_names)
+    self.held = True
+    self.torque = np.zeros(joints)
+    """Torque of each motor at the last step, Nm. # [J]"""
+    self._temperature = np.full(joints, 35.0)
+    self._steps = self._next_state = 0
+    self._delay = round(cfg.delay_s / PHYSICS_DT_S)
+    # Commands under way: the step at which they arrive, and torque = push − kp·q − kd·q̇.
+    self._pending: deque[tuple[int, tuple[np.ndarray, ...]]] = deque()
+    self._gains = (np.zeros(joints),) * 3
+    self._sensors = NoisyBody(cfg.noise, joints, cfg.seed)
+    self._pushes = np.random.default_rng(cfg.seed + 1)
+    self._push_ends = 0
+    self._fade, self._free = 0, -1
+    for index, (name, (_, rate)) in enumerate(GYROS.items()):
+      address = int(self.model.sensor(name).adr[0])
+      seed = 1000 * cfg.seed + index
+      self.gyros[name] = Gyro(address, rate, PHYSICS_DT_S, cfg.noise, seed)
+
+  def release(self, fade_s: float = 0.0) -> None:
+    """Let the robot out of the gantry, at once or over a time."""
+    self.held = False
+    self._fade = round(fade_s / PHYSICS_DT_S)
+    self._free = self._steps + self._fade
+    if not fade_s:
+      self.data.xfrc_applied[:] = 0.0
+
+  def step(self) -> None:
+    """One physics step."""
+    while self._pending and self._pending[0][0] <= self._steps:
+      self._gains = self._pending.popleft()[1]
+    self._actuate()
+    if self.held:
+      self._hold(1.0)
+    elif self._steps <= self._free:
+      self._hold((self._free - self._steps) / max(1, self._fade))
+    elif self.cfg.push_m_s:
+      self._push()
+    mujoco.mj_step(self.model, self.data)
+    for gyro in self.gyros.values():
+      gyro.look(self._steps, self.data.sensordata)
+    self._steps += 1
+
+  def base_height(self) -> float:
+    """Height of the pelvis above the ground under it, m."""
+    position = self.data.qpos[:3]
+    return float(position[2]) - ground_height(self.model, self.data, position)
+
+  def tilt(self) -> float:
+    """Angle between the pelvis' up and the world's, rad."""
+    _, x, y, _ = self.data.qpos[3:7]
+    return math.acos(max(-1.0, min(1.0, 1.0 - 2.0 * (x * x + y * y))))
+
+  def velocity(self) -> np.ndarray:
+    """vx, vy in the pelvis' heading frame in m/s, yaw rate in rad/s. # [3]"""
+    w, x, y, z = self.data.qpos[3:7]
+    yaw = math.atan2(2.0 * (w * z + x * y), 1.0 - 2.0 * (y * y + z * z))
+    vx, vy = self.data.qvel[:2]
+    turn = np.zeros(3)
+    mujoco.mju_rotVecQuat(turn, self.data.qvel[3:6], self.data.qpos[3:7])
+    cos, sin = math.cos(yaw), math.sin(yaw)
+    return np.array([cos * vx + sin * vy, cos * vy - sin * vx, turn[2]])
+
+  def fallen(self) -> bool:
+    """Whether the robot lies or is about to: tilted above 1 rad or below 0.35 m."""
+    return self.tilt() > 1.0 or self.base_height() < 0.35
+
+  # Private methods.
+
+  def _index_joints(self) -> None:
+    q = [int(self.model.joint(name).qposadr[0]) for name in self.joint_names]
+    v = [int(self.model.joint(name).dofadr[0]) for name in self.joint_names]
+    controls = [self.model.actuator(name).id for name in self.joint_names]
+    self.joint_qpos, self.joint_qvel = _as_slice(q), _as_slice(v)
+    self._u = _as_slice(controls)
+    self._acceleration = int(self.model.sensor("acceleration").adr[0])
+    self._pelvis = self.model.body("pelvis").id
+    self._mass = float(self.model.body_subtreemass[self._pelvis])
+
+  def _limit_motors(self) -> None:
+    strength = self.cfg.motor_strength
+    effort = self.motors.array("effort_limit") * strength
+    speed = self.motors.array("velocity_limit")
+    self._effort = effort
+    self._speed = speed
+    self._knee = KNEE_SHARE * speed
+    self._slope = effort / (speed * (1.0 - KNEE_SHARE))
+    self.model.dof_frictionloss[self.joint_qvel] = (
+      self.cfg.joint_friction * self.motors.array("effort_limit")
+    )
+
+  def _actuate(self) -> None:
+    q, dq = self.data.qpos[self.joint_qpos], self.data.qvel[self.joint_qvel]
+    push, kp, kd = self._gains
+    torque = push - kp * q
+    torque -= kd * dq
+    np.minimum(torque, self._effort, out=torque)
+    np.maximum(torque, -self._effort, out=torque)
+    if (np.abs(dq) > self._knee).any():
+      # What is left in the direction of motion: at least nothing.
+      forward = np.maximum(self._slope * (self._speed - dq), 0.0)
+      backward = np.maximum(self._slope * (self._speed + dq), 0.0)
+      torque = np.maximum(np.minimum(torque, forward), -backward)
+    self.torque = torque
+    self.data.ctrl[self._u] = torque
+
+  def _hold(self, share: float) -> None:
+    """The gantry: springs that keep the pelvis where it started, upright."""
+    data, force = self.data, self.data.xfrc_applied[self._pelvis]
+    goal = np.array([0.0, 0.0, _START_HEIGHT_M])
+    force[:3] = 4000.0 * (goal - data.qpos[:3]) - 600.0 * data.qvel[:3]
+    turn = np.zeros(3)
+    mujoco.mju_quat2Vel(turn, data.qpos[3:7], 1.0)
+    spin = np.zeros(3)
+    mujoco.mju_rotVecQuat(spin, data.qvel[3:6], data.qpos[3:7])
+    force[3:] = -400.0 * turn - 40.0 * spin
+    force *= share
+
+  def _push(self) -> None:
+    force = self.data.xfrc_applied[self._pelvis]
+    every = round(self.cfg.push_every_s / PHYSICS_DT_S)
+    if self._steps % every == every - 1:
+      angle = self._pushes.uniform(0.0, 2.0 * math.pi)
+      size = self._mass * self.cfg.push_m_s / PUSH_S
+      force[:2] = size * math.cos(angle), size * math.sin(angle)
+      self._push_ends = self._steps + round(PUSH_S / PHYSICS_DT_S)
+    elif self._steps >= self._push_ends:
+      force[:2] = 0.0
+
+
+def _add_payload(spec: mujoco.MjSpec, mass: float) -> None:
+  """A ball in the right hand, with the inertia of one of 4 cm radius."""
+  palm = spec.site("right_palm")
+  ball = spec.body(PAYLOAD_BODY).add_body(name="payload", pos=palm.pos)
+  ball.mass, ball.inertia = mass, [0.4 * mass * 0.04**2] * 3
+  ball.explicitinertial = True
+  ball.add_geom(
+    size=(0.04, 0, 0),
+    pos=(0.02, 0.0, -0.06),
+    contype=0,
+    conaffinity=0,
+    group=2,
+    rgba=(0.8, 0.3, 0.1, 1.0),
+  )
+
+
+def _as_slice(indices: list[int]) -> slice | np.ndarray:
+  """A slice where the indices are consecutive: views cost less than copies."""
+  first = indices[0]
+  if indices == list(range(first, first + len(indices))):
+    return slice(first, first + len(indices))
+  return np.array(indices)

@@ -1,0 +1,254 @@
+"""What must stop a robot: pure checks of states, targets and deadlines.
+
+Damping lets a walking humanoid fall, so what happens once on a healthy network, a
+dropped, late, doubled or reordered state, is counted and tolerated. What lasts stops
+the robot, with a sentence that says what was seen and what the limit is.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+import numpy as np
+
+from decap.deploy.observation import gravity_in_base
+from decap.deploy.robot_io import RobotState
+from decap.robots.g1_motors import RobotMotors
+
+
+@dataclass(frozen=True)
+class Limits:
+  """When to stop."""
+
+  stale_s: float = 0.05
+  """Time without a new, valid state."""
+  frozen_s: float = 0.05
+  """Time in which every measured value stays exactly the same."""
+  tilt_rad: float = 1.0
+  """Angle between the pelvis and upright."""
+  joint_margin_rad: float = 0.1
+  """How far a joint may be beyond its range; models and robots differ a little."""
+  joint_speed_share: float = 0.95
+  """Joint speed as a share of the speed at which its motor has no torque left."""
+  temperature_c: float = 90.0
+  """Temperature of the hottest motor."""
+  persistence: int = 3
+  """States in a row that must show tilt, range, speed or heat: one may be noise."""
+  target_jump_rad: float = 1.5
+  """Change of a joint's target from one policy step to the next."""
+  lag_s: float = 0.08
+  """How late a single cycle may be."""
+  missed_lag_s: float = 0.02
+  """Lag from which a cycle counts as missed."""
+  missed_per_s: int = 3
+  """Missed cycles within a second."""
+
+
+@dataclass
+class Tolerated:
+  """What was seen and did not stop the robot."""
+
+  missing: int = 0
+  """Cycles without a new state."""
+  duplicated: int = 0
+  reordered: int = 0
+  corrupted: int = 0
+  """States with a wrong checksum."""
+  missed: int = 0
+  """Cycles of the controller that came late."""
+
+
+class Monitor:
+  """Watches the stream of states; says what is wrong, or nothing."""
+
+  def __init__(self, motors: RobotMotors, limits: Limits, start_s: float):
+    self.limits = limits
+    self.tolerated = Tolerated()
+    self.margins: dict[str, float] = {}
+    """Share of each limit that is in use, 1 = stop."""
+    self._names = motors.joint_names
+    span = motors.array("position_limits")
+    self._middle = span.mean(axis=1)
+    self._half = (span[:, 1] - span[:, 0]) / 2 + limits.joint_margin_rad
+    self._speeds = motors.array("velocity_limit") * limits.joint_speed_share
+    self._good_s = start_s  # When the last valid, new state arrived.
+    self._moved_s = start_s  # When a measured value last changed.
+    self._last: RobotState | None = None
+    self._arrivals = 0  # Old states that arrived since the last new one.
+    self._rejected = 0
+    self._rejected_at_good = 0
+    self._over: dict[str, tuple[int, str]] = {}
+    self._broken = ""
+    self._foreign = 0
+    self._foreign_s = -np.inf  # When a command of somebody else was seen last.
+
+  def update(
+    self, state: RobotState | None, now_s: float, rejected: int, foreign: int
+  ) -> RobotState | None:
+    """Take in what was read; returns the state if it is new and usable.
+
+    Args:
+      rejected: States dropped so far because of their checksum.
+      foreign: Commands of others seen so far.
+    """
+    self.tolerated.corrupted += rejected - self._rejected
+    self._rejected = rejected
+    if foreign > self._foreign:
+      self._foreign, self._foreign_s = foreign, now_s
+    accepted = self._judged(state, now_s)
+    self.tolerated.missing += accepted is None
+    return accepted
+
+  def _judged(self, state: RobotState | None, now_s: float) -> RobotState | None:
+    if state is None:
+      return None
+    if not _finite(state):
+      self._broken = "the state has a value that is not a number"
+      return None
+    if abs(np.linalg.norm(state.quat) - 1.0) > 0.05:
+      self._broken = f"the orientation {np.round(state.quat, 3)} is no rotation"
+      return None
+    self._broken = ""
+    if self._last is not None and not self._is_newer(state.tick):
+      return None
+    self._accept(state, now_s)
+    return state
+
+  def fault(self, now_s: float) -> str | None:
+    """What is wrong now, most fundamental first; none if all is well."""
+    limits = self.limits
+    if self._broken:
+      return self._broken
+    age_s = now_s - self._good_s
+    self.margins["state age"] = age_s / limits.stale_s
+    if age_s > limits.stale_s:
+      return self._silence(age_s)
+    if self._last is None:
+      return "no state has arrived yet"
+    if now_s - self._moved_s > limits.frozen_s:
+      return f"states are frozen: nothing changed for {now_s - self._moved_s:.3f} s"
+    if now_s - self._foreign_s < 1.0:
+      return "another program sends commands to the robot"
+    for count, sentence in self._over.values():
+      if count >= limits.persistence:
+        return sentence
+    return None
+
+  def _is_newer(self, tick: int) -> bool:
+    """Whether a state continues the stream; counts what does not."""
+    assert self._last is not None
+    ahead = (tick - self._last.tick) % 2**32
+    if ahead == 0:
+      self.tolerated.duplicated += 1
+    elif ahead >= 2**31:
+      self.tolerated.reordered += 1
+    if ahead == 0 or ahead >= 2**31:
+      self._arrivals += 1
+      return False
+    return True
+
+  def _accept(self, state: RobotState, now_s: float) -> None:
+    last = self._last
+    if last is None or not _same(state, last):
+      self._moved_s = now_s
+    self._good_s, self._last, self._arrivals = now_s, state, 0
+    self._rejected_at_good = self._rejected
+    self._check_values(state)
+
+  def _silence(self, age_s: float) -> str:
+    """Why there is no new state: nothing comes, or what comes is of no use."""
+    if self._rejected > self._rejected_at_good:
+      return f"states are corrupted: none with a right checksum for {age_s:.3f} s"
+    if self._arrivals:
+      return f"states are frozen: the robot's counter stands for {age_s:.3f} s"
+    return f"states are lost: none for {age_s:.3f} s"
+
+  def _check_values(self, state: RobotState) -> None:
+    limits, names = self.limits, self._names
+    cosine = float(np.clip(-gravity_in_base(state.quat)[2], -1.0, 1.0))
+    self._judge(
+      "tilt",
+      float(np.arccos(cosine)) / limits.tilt_rad,
+      f"tilt is above {limits.tilt_rad:g} rad",
+    )
+    reach = np.abs(state.q - self._middle) / self._half
+    i = int(reach.argmax())
+    low, high = self._middle[i] - self._half[i], self._middle[i] + self._half[i]
+    self._judge(
+      "joint range", reach[i], f"{names[i]} is outside {low:.2f} … {high:.2f} rad"
+    )
+    speed = np.abs(state.dq) / self._speeds
+    i = int(speed.argmax())
+    self._judge(
+      "joint speed", speed[i], f"{names[i]} is faster than {self._speeds[i]:.0f} rad/s"
+    )
+    i = int(state.temperature.argmax())
+    self._judge(
+      "temperature",
+      state.temperature[i] / limits.temperature_c,
+      f"{names[i]} is hotter than {limits.temperature_c:g} °C",
+    )
+
+  def _judge(self, kind: str, share: float, sentence: str) -> None:
+    """Keep the share of a limit that is in use, and how often in a row it was over."""
+    self.margins[kind] = float(share)
+    count = self._over[kind][0] + 1 if share > 1.0 and kind in self._over else 1
+    if share > 1.0:
+      self._over[kind] = (count, sentence)
+    else:
+      self._over.pop(kind, None)
+
+
+class Deadlines:
+  """Counts late cycles; a laptop that cannot keep up must not drive a robot."""
+
+  def __init__(self, limits: Limits, tolerated: Tolerated):
+    self._limits = limits
+    self._tolerated = tolerated
+    self._missed: deque[float] = deque()
+
+  def fault(self, now_s: float, lag_s: float) -> str | None:
+    """What is wrong with the timing of a cycle that came `lag_s` late."""
+    limits = self._limits
+    if lag_s > limits.missed_lag_s:
+      self._tolerated.missed += 1
+      self._missed.append(now_s)
+    while self._missed and self._missed[0] < now_s - 1.0:
+      self._missed.popleft()
+    if lag_s > limits.lag_s:
+      return f"a cycle came {lag_s:.3f} s late"
+    if len(self._missed) >= limits.missed_per_s:
+      return f"{len(self._missed)} cycles within a second came too late"
+    return None
+
+
+def target_fault(
+  target: np.ndarray, previous: np.ndarray, limits: Limits, names: tuple[str, ...]
+) -> str | None:
+  """What is wrong with the policy's targets [J], rad; none if they can be sent."""
+  if not np.isfinite(target).all():
+    return "the policy's output is not finite"
+  jump = np.abs(target - previous)
+  joint = int(jump.argmax())
+  if jump[joint] > limits.target_jump_rad:
+    return (
+      f"the target of {names[joint]} jumps by {jump[joint]:.2f} rad "
+      f"(at most {limits.target_jump_rad:g})"
+    )
+  return None
+
+
+def _finite(state: RobotState) -> bool:
+  """Whether all values are numbers; a sum tells, and costs less than each of them."""
+  parts = (state.q, state.dq, state.tau_est, state.quat, state.gyro, state.acc)
+  return bool(np.isfinite(np.concatenate((*parts, state.temperature)).sum()))
+
+
+def _same(state: RobotState, last: RobotState) -> bool:
+  return (
+    np.array_equal(state.q, last.q)
+    and np.array_equal(state.dq, last.dq)
+    and np.array_equal(state.gyro, last.gyro)
+    and np.array_equal(state.acc, last.acc)
+  )

@@ -1,0 +1,137 @@
+"""A second process that sends damping when the controller dies or hangs.
+
+A killed controller cannot send anything. The watchdog holds one end of a pipe: every
+cycle of the controller is a byte in it. An end of file is a death, silence is a hang,
+and both end in damping, sent again and again. It latches: a controller that wakes up
+sees commands that are not its own and stops.
+
+Run as ``python -m decap.deploy.watchdog``, so that it shares nothing with what died.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from decap.deploy.robot_io import COMMAND_DT_S
+
+HANG_S = 0.1
+"""Silence of the controller that counts as a hang."""
+DAMP_S = 5.0
+"""How long damping is repeated; a robot that fell in this time lies still."""
+GOODBYE = b"q"
+
+
+class Watchdog:
+  """The controller's handle of its watchdog process."""
+
+  def __init__(
+    self,
+    interface: str,
+    domain: int,
+    dof: int,
+    mode_machine: int,
+    hang_s: float,
+    events: Path | None = None,
+  ):
+    """`events` is the log of the flight, where it says why it damped."""
+    read_end, self._pipe = os.pipe()
+    os.set_blocking(self._pipe, False)
+    arguments = [interface, domain, dof, mode_machine, hang_s, read_end, events or ""]
+    self._process = subprocess.Popen(
+      [sys.executable, "-m", "decap.deploy.watchdog", *map(str, arguments)],
+      pass_fds=[read_end],
+      start_new_session=True,  # Ctrl-C in the terminal must not reach it.
+      stdout=subprocess.PIPE,
+    )
+    os.close(read_end)
+    assert self._process.stdout is not None
+    self._process.stdout.readline()  # It is on the network now.
+
+  @property
+  def pid(self) -> int:
+    return self._process.pid
+
+  def alive(self) -> bool:
+    """Whether it still watches; costs a system call, so ask now and then."""
+    return self._process.poll() is None
+
+  def beat(self) -> None:
+    """Say that a cycle was done. A full pipe means that it is behind, not that we are."""
+    with contextlib.suppress(BlockingIOError, BrokenPipeError):
+      os.write(self._pipe, b".")
+
+  def close(self, goodbye: bool = True) -> None:
+    """Let it go: with a goodbye it leaves at once, without one it damps first."""
+    if goodbye:
+      with contextlib.suppress(OSError):
+        os.set_blocking(self._pipe, True)
+        os.write(self._pipe, GOODBYE)
+    os.close(self._pipe)
+    self._process.wait(timeout=DAMP_S + 5.0)
+
+
+def watch(pipe: int, hang_s: float) -> str:
+  """Wait until the controller ends; returns how: 'goodbye', 'death' or 'hang'."""
+  began = False
+  while True:
+    # Before its first cycle the controller may take its time.
+    ready, _, _ = select.select([pipe], [], [], hang_s if began else None)
+    if not ready:
+      return "hang"
+    data = os.read(pipe, 4096)
+    if not data:
+      return "death"
+    if GOODBYE in data:
+      return "goodbye"
+    began = True
+
+
+def main(arguments: list[str]) -> int:
+  """Join the network, watch, and damp if need be."""
+  for name in ("SIGINT", "SIGHUP", "SIGTERM"):
+    signal.signal(getattr(signal, name), signal.SIG_IGN)
+  from decap.deploy.controller import damping_of
+  from decap.deploy.dds import Participant, Writer
+  from decap.deploy.messages import LOW_CMD, TYPE_NAMES, Codec
+  from decap.deploy.unitree import COMMAND_TOPIC
+  from decap.robots.g1_motors import g1_motors
+
+  interface, domain, dof, mode_machine, hang_s, pipe, events = arguments
+  participant = Participant(interface, int(domain))
+  topic = participant.topic(COMMAND_TOPIC, TYPE_NAMES["cmd"], LOW_CMD)
+  writer = Writer(participant, topic)
+  motors = g1_motors(int(dof))
+  damping = Codec(motors).encode_command(damping_of(motors), int(mode_machine))
+  print("watching", flush=True)
+  how = watch(int(pipe), float(hang_s))
+  if how != "goodbye":
+    writer.write(damping)
+    _report(f"watchdog: {how} of the controller: damping", events)
+    end_s = time.monotonic() + DAMP_S
+    while time.monotonic() < end_s:
+      writer.write(damping)
+      time.sleep(COMMAND_DT_S)
+  participant.close()
+  return 0
+
+
+def _report(text: str, events: str) -> None:
+  """Say what happened, on the terminal and in the flight's log if there is one."""
+  with contextlib.suppress(OSError):
+    print(f"decap {text}", file=sys.stderr, flush=True)
+  if events:
+    with contextlib.suppress(OSError), open(events, "a", encoding="utf-8") as file:
+      line = {"time_s": round(time.monotonic(), 4), "event": text}
+      file.write(json.dumps(line) + "\n")
+
+
+if __name__ == "__main__":
+  sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,218 @@
+"""Columns of the tables: where each number stands in a metrics file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from decap.evaluation.layout import Layout, short_title, title
+from decap.evaluation.protocol import COMMANDS
+
+Path = tuple[str, ...]
+
+CONDITIONS: dict[str, Path] = {
+  "0.5 m/s": ("commands", "forward 0.5"),
+  "1.0 m/s": ("commands", "forward 1.0"),
+  "random": (),
+}
+"""What gait and posture are compared under, and where their numbers stand."""
+
+
+@dataclass(frozen=True)
+class Column:
+  """A quantity of a table: where it comes from and which direction is better."""
+
+  title: str
+  path: Path
+  """Keys from `metrics` to a summary with mean and std, or to a number."""
+  decimals: int = 2
+  factor: float = 1.0
+  better: Literal["lower", "higher"] | None = "lower"
+  """Which of two values is better; None where neither is."""
+  unit: str = ""
+
+  def read(self, metrics: Any) -> tuple[float | None, float | None]:
+    """Mean and deviation; None where a file, an older one for example, has neither."""
+    for key in self.path:
+      metrics = metrics.get(key) if isinstance(metrics, dict) else None
+    if isinstance(metrics, dict):
+      return metrics.get("mean"), metrics.get("std")
+    return metrics, None
+
+
+def smoothness(layout: Layout, group: str, under: Path = ()) -> tuple[Column, ...]:
+  """The paper's four, acceleration by both time steps, and what else is constrained."""
+  paper = {
+    "action_rate": "Action rate",
+    "joint_acc": "DoF acc.",
+    "joint_acc_20ms": "DoF acc. 20 ms",
+    "joint_vel": "DoF velocity",
+    "energy": "Energy",
+  }
+  return tuple(
+    Column(
+      paper.get(name, title(name)),
+      (*under, "smoothness", group, name),
+      unit=layout.unit(name),
+    )
+    for name in layout.smoothness
+  )
+
+
+def paper_violations(layout: Layout) -> tuple[Column, ...]:
+  """The paper's two quantities; further ones of a task have a table of their own."""
+  names = [n for n in ("joint_acc", "action_rate") if n in layout.joint_quantities]
+  return tuple(
+    _share(
+      f"{short_title(name)} {group}",
+      *("violations", group, name, "any_joint"),
+      unit="%",
+    )
+    for name in names
+    for group in layout.groups
+  )
+
+
+def violations(layout: Layout, group: str, kind: str) -> tuple[Column, ...]:
+  """Every quantity of a group; kind is "any_joint" or "joint_steps"."""
+  return tuple(
+    _share(short_title(name), "violations", group, name, kind)
+    for name in layout.joint_quantities
+  )
+
+
+def scalars(layout: Layout) -> tuple[Column, ...]:
+  """Quantities of the whole robot."""
+
+  def columns(name: str) -> tuple[Column, ...]:
+    path = ("scalars", name)
+    return (
+      Column(title(name), (*path, "mean"), unit=layout.unit(name)),
+      _share(f"{title(name)} violations", *path, "violations", unit="%"),
+      _share(
+        f"{title(name)} share of δ̄",
+        *("delta", "share", name),
+        decimals=0,
+        better=None,
+        unit="%",
+      ),
+    )
+
+  return tuple(column for name in layout.scalars for column in columns(name))
+
+
+def task() -> tuple[Column, ...]:
+  """Tracking over random commands, and falls."""
+  return (
+    Column("MAE xy", ("tracking", "mae_xy"), unit="m/s"),
+    Column("Return xy", ("tracking", "return_xy"), better="higher"),
+    _followed("Followed", ()),
+    Column("Falls", ("falls_per_minute",), unit="1/min"),
+  )
+
+
+def following_straight() -> tuple[Column, ...]:
+  """Followed forward and backward, and over random commands."""
+  names = [name for name in COMMANDS if name.startswith(("forward", "backward"))]
+  return (*(_command(name) for name in names), _followed("Random", ()))
+
+
+def following_others() -> tuple[Column, ...]:
+  """Followed sideways, turning and mixed, and what happens without a command."""
+  names = [name for name in COMMANDS if name.startswith(("left", "right", "turn"))]
+  names += [name for name in COMMANDS if name.startswith("mixed")]
+  zero = ("commands", "zero")
+  return (
+    *(_command(name) for name in names),
+    _followed("Random yaw", (), "followed_yaw"),
+    Column("Drift at zero", (*zero, "drift"), decimals=3, unit="m/s"),
+    Column("Lift-offs at zero", (*zero, "gait", "lift_offs"), unit="1/s"),
+  )
+
+
+def gait(under: Path = ()) -> tuple[Column, ...]:
+  """Correlation of the feet's contacts, shares of time, and steps."""
+  return (
+    Column("Correlation", (*under, "gait", "correlation")),
+    _share("Flight", *under, "gait", "flight", unit="%", decimals=1),
+    _share(
+      "Double support",
+      *(*under, "gait", "double_support"),
+      unit="%",
+      decimals=0,
+      better=None,
+    ),
+    Column(
+      "Lift-offs per foot", (*under, "gait", "lift_offs"), unit="1/s", better=None
+    ),
+  )
+
+
+def posture(segments: Sequence[str], under: Path = ()) -> tuple[Column, ...]:
+  """Root mean square of angular velocity by part of the body, and the head's jerk."""
+  return (
+    *(
+      Column(_title(s), (*under, "angular_velocity", s, "norm"), unit="rad/s")
+      for s in segments
+    ),
+    Column("Head jerk", (*under, "head_jerk"), decimals=0, unit="m/s³"),
+  )
+
+
+def axes(segment: str, under: Path = ()) -> tuple[Column, ...]:
+  """Angular velocity by axis of a segment's own frame."""
+  return tuple(
+    Column(axis, (*under, "angular_velocity", segment, axis), unit="rad/s")
+    for axis in "xyz"
+  )
+
+
+def jitter(groups: Sequence[str]) -> tuple[Column, ...]:
+  """Action power above 5 Hz, and mean δ̄."""
+  return (
+    *(_share(f"Jitter {group}", "jitter", group, unit="%") for group in groups),
+    Column("Mean δ̄", ("delta", "mean"), decimals=4),
+  )
+
+
+def delta_share(layout: Layout, group: str) -> tuple[Column, ...]:
+  """Which constraint decides δ̄."""
+  return tuple(
+    _share(
+      short_title(name),
+      *("delta", "share", f"{name}/{group}"),
+      decimals=0,
+      better=None,
+    )
+    for name in layout.joint_quantities
+  )
+
+
+def walk(under: Path) -> tuple[Column, ...]:
+  """What a single policy follows, and how: a line of its overview."""
+  return (
+    _followed("Followed", under),
+    _followed("Yaw", under, "followed_yaw"),
+    Column("Falls", (*under, "falls_per_minute"), unit="1/min"),
+    *gait(under),
+  )
+
+
+def _command(name: str) -> Column:
+  # Turning on the spot is followed in yaw; there is nothing else to follow.
+  what = "followed_yaw" if name.startswith("turn") else "followed"
+  return _followed(_title(name), ("commands", name), what)
+
+
+def _followed(title: str, under: Path, name: str = "followed") -> Column:
+  path = (*under, "tracking", name)
+  return Column(title, path, factor=100.0, decimals=0, unit="%", better="higher")
+
+
+def _share(title: str, *path: str, **options: Any) -> Column:
+  return Column(title, path, factor=100.0, **options)
+
+
+def _title(name: str) -> str:
+  return name[0].upper() + name[1:].replace("_", " ")

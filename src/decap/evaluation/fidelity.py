@@ -1,0 +1,132 @@
+"""The same bundle in the training simulator and in sim-to-sim: do they agree?
+
+Both start from the default pose on flat ground, without noise, delay, pushes or
+randomisation, and follow the same commands; the mean speed of the last part is
+compared. Needs mjlab.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from decap.deploy.bundle import Bundle
+from decap.deploy.sim2sim import straight, walk
+from decap.deploy.simulation import PHYSICS_DT_S, SimCfg
+from decap.errors import UserError
+
+COMMANDS = (0.3, 0.5, 0.8)
+"""Forward speeds that are compared, m/s."""
+TOLERANCE_M_S = 0.05
+SECONDS, COUNTED_S = 10.0, 6.0
+
+
+def compare(bundle: Bundle, commands: Sequence[float] = COMMANDS) -> dict[str, Any]:
+  """Mean forward speed in both simulators for each command.
+
+  The training simulator also runs at sim-to-sim's physics step: what differs then is
+  the model, and what differs besides is training's coarser step.
+  """
+  trained = training_speeds(bundle, commands)
+  fine = training_speeds(bundle, commands, PHYSICS_DT_S)
+  rows = []
+  for command, speed, fine_speed in zip(commands, trained, fine, strict=True):
+    ours = sim2sim_speed(bundle, command)
+    rows.append(
+      {
+        "command": command,
+        "training": speed,
+        "training_fine_step": fine_speed,
+        "sim2sim": ours,
+        "difference": ours - speed,
+        "difference_fine_step": ours - fine_speed,
+      }
+    )
+  worst = max(abs(row["difference"]) for row in rows)
+  return {
+    "policy": bundle.folder.name,
+    "tolerance_m_s": TOLERANCE_M_S,
+    "rows": rows,
+    "worst_m_s": worst,
+    "worst_fine_step_m_s": max(abs(row["difference_fine_step"]) for row in rows),
+    "agrees": bool(worst <= TOLERANCE_M_S),
+  }
+
+
+def sim2sim_speed(bundle: Bundle, command: float) -> float:
+  """Mean forward speed of the last seconds under the controller, m/s."""
+  cfg = SimCfg(delay_s=0.0, noise=0.0)
+  trace = walk(bundle, cfg, straight(command, SECONDS, steered=False))
+  if trace.fell or trace.stop_reason:
+    raise UserError(
+      f"{bundle.folder} does not walk at {command:g} m/s: {trace.stop_reason or 'fell'}."
+    )
+  rows = round(COUNTED_S / trace.control_dt_s)
+  return float(trace.arrays["velocity"][-rows:, 0].mean())
+
+
+def fidelity_table(found: Sequence[dict[str, Any]]) -> list[str]:
+  """Markdown: speeds in m/s."""
+  lines = [
+    "| policy | command | training | training at 2 kHz | sim-to-sim | difference |",
+    "|---|---|---|---|---|---|",
+  ]
+  for result in found:
+    for row in result["rows"]:
+      speeds = (
+        f"{row[name]:.3f}" for name in ("training", "training_fine_step", "sim2sim")
+      )
+      lines.append(
+        f"| {result['policy']} | {row['command']:g} | {' | '.join(speeds)} | "
+        f"{row['difference']:+.3f} ({row['difference_fine_step']:+.3f} at 2 kHz) |"
+      )
+  return lines
+
+
+def training_speeds(
+  bundle: Bundle, commands: Sequence[float], physics_dt_s: float | None = None
+) -> list[float]:
+  """Mean forward speed of the last seconds in the training environment, m/s.
+
+  Args:
+    physics_dt_s: Replaces the environment's physics step.
+  """
+  import torch
+
+  from decap.envs.constrained_env import ConstrainedEnv
+  from decap.evaluation.policies import load_policy
+  from decap.runs import RunSpec, build_configs
+
+  info = bundle.info
+  cfg, _ = build_configs(RunSpec(info["task"], info["method"], 0), play=True)
+  cfg.scene.num_envs = len(commands)
+  for name in ("friction", "torso_mass"):
+    cfg.events.pop(name, None)
+  cfg.events["reset_joints"].params["velocity_range"] = (0.0, 0.0)
+  cfg.events["reset_base"].params["pose_range"] = {}
+  if physics_dt_s is not None:
+    cfg.decimation = round(cfg.decimation * cfg.sim.mujoco.timestep / physics_dt_s)
+    cfg.sim.mujoco.timestep = physics_dt_s
+  twist: Any = cfg.commands["twist"]
+  twist.resampling_time_range = (1e9, 1e9)
+  setattr(twist, "rel_standing_envs", 0.0)  # noqa: B010 (not every command has it)
+  env = ConstrainedEnv(cfg, "cpu")
+  act = load_policy(str(bundle.folder)).act
+  assert act is not None
+  env.reset(seed=0)
+  command = env.command_manager.get_command("twist")
+  assert command is not None
+  command.zero_()
+  command[:, 0] = torch.tensor(commands)
+  obs: Any = env.observation_manager.compute()
+  speeds = []
+  steps, counted = (round(t / env.step_dt) for t in (SECONDS, COUNTED_S))
+  with torch.no_grad():
+    for step in range(steps):
+      obs, *_ = env.step(act(obs))  # ty: ignore[invalid-argument-type]
+      if step >= steps - counted:
+        speeds.append(env.scene["robot"].data.root_link_lin_vel_b[:, 0].tolist())
+  env.close()
+  return [float(value) for value in np.mean(speeds, axis=0)]

@@ -1,0 +1,228 @@
+"""How a policy walks: what it follows, with which gait, how still its body is.
+
+Accumulated on the device like the other metrics, for every rollout and every fixed
+command; docs/evaluation.md documents the definitions.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from decap.evaluation.bins import Bins
+from decap.evaluation.trajectory import Sample
+
+MOVING = 0.1
+"""Commanded speed in m/s from which a robot is expected to move."""
+
+FALL_STEPS = 50
+"""The last steps before a fall, which is one second: not following, but falling."""
+
+LEAST_LIFTED = 0.01
+"""Share of steps that each foot must be lifted for a correlation to mean something."""
+
+RESPONSE_BINS = 21
+RESPONSE_WIDTH = (0.1, 0.1, 0.05)
+"""Bins of commanded vx, vy (m/s) and yaw rate (rad/s), centred on zero."""
+
+_FOLLOWING = ("share", "yaw", "vx", "vy", "yaw_rate")
+_COLUMNS = (
+  *("steps", "falls", "counted", "told", "told_yaw"),
+  *("walking", "left", "right", "both", "flight", "lift_offs"),
+  *("still", "smooth", "jerk", "moved", "seconds"),
+)
+_AXES = ("x", "y", "z")
+
+
+def followed(
+  command: torch.Tensor, velocity: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+  """Share of the command that is done, 0 for standing still; whether one is given.
+
+  Args:
+    command: Commanded velocity in the plane. # [..., 2]
+    velocity: Of the robot. # [..., 2]
+  """
+  squared = command.square().sum(-1)
+  share = (velocity * command).sum(-1) / squared.clamp(min=MOVING**2)
+  return share, squared >= MOVING**2
+
+
+def finite(sample: Sample) -> torch.Tensor:
+  """Where everything that `Motion` reads is a finite number. # [B]"""
+  parts = (
+    sample.base_velocity,
+    sample.angular_velocity.flatten(1),
+    sample.base_position,
+    sample.head_position,
+  )
+  return torch.cat(parts, 1).isfinite().all(1)
+
+
+class Motion:
+  """Sums over steps of following, gait, posture and drift, by bin."""
+
+  def __init__(
+    self,
+    bins: Bins,
+    warmup: int,
+    dt: float,
+    segments: int,
+    device: str,
+    feet: int = 2,
+  ) -> None:
+    self.bins = bins
+    self._warmup, self._dt = warmup, dt
+    batch = bins.batch
+
+    def zeros(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+      return torch.zeros(*shape, dtype=dtype, device=device)
+
+    self._sums = zeros(bins.count, len(_COLUMNS), dtype=torch.float64)
+    self._followed = zeros(bins.count, len(_FOLLOWING), dtype=torch.float64)
+    self._squares = zeros(bins.count, segments, 3, dtype=torch.float64)
+    self._response = zeros(3 * RESPONSE_BINS, 3, dtype=torch.float64)
+    self._pending = zeros(FALL_STEPS, batch, len(_FOLLOWING))
+    self._after_fall = zeros(batch, dtype=torch.bool)
+    self._contact = zeros(batch, feet, dtype=torch.bool)
+    self._heads = zeros(3, batch, 3)
+    self._start = zeros(batch, 2)
+    self._open = zeros(batch, 2)
+    self._fixed = torch.arange(batch, device=device) >= bins.random
+    self._width = torch.tensor(RESPONSE_WIDTH, device=device)
+    self._first_bin = torch.arange(3, device=device) * RESPONSE_BINS
+
+  def add(self, sample: Sample, age: torch.Tensor, finite: torch.Tensor) -> None:
+    """Take in one control step; fixed buffers only, so that a graph can record it.
+
+    Args:
+      age: Steps that each episode had before this one. # [B]
+      finite: Where every number of this step is finite. # [B]
+    """
+    awake = finite & (age >= self._warmup)
+    columns = (
+      finite,
+      sample.fell,
+      *self._add_following(sample, age, finite, awake),
+      *self._gait(sample, age, awake),
+      *self._posture(sample, age, awake),
+      *self._drift(sample, age, awake),
+    )
+    table = torch.stack([column.float() for column in columns], 1)
+    self._sums += self.bins.sum(table.nan_to_num(0.0, 0.0, 0.0))
+    self._add_response(sample, awake)
+
+  def result(self) -> dict[str, torch.Tensor]:
+    """Numbers by bin, on the host; NaN where nothing counted. # [R + C, …] each"""
+    total = self._sums.clone()
+    total[:, -2:] += self.bins.sum(self._open)
+    s = dict(zip(_COLUMNS, total.cpu().unbind(1), strict=True))
+    done = self._followed + self.bins.sum(self._pending.sum(0))
+    done = done.cpu()  # [K, 5]
+    walking, minutes = s["walking"], s["steps"] * self._dt / 60.0
+    left, right = s["left"] / walking, s["right"] / walking
+    covariance = s["both"] / walking - left * right
+    spread = left * (1.0 - left) * right * (1.0 - right)
+    steps = torch.minimum(1.0 - left, 1.0 - right) >= LEAST_LIFTED
+    return {
+      "followed": done[:, 0] / s["told"],
+      "followed_yaw": done[:, 1] / s["told_yaw"],
+      "velocity": done[:, 2:] / s["counted"].unsqueeze(1),
+      "falls_per_minute": s["falls"] / minutes,
+      "correlation": torch.where(steps, covariance / spread.sqrt(), math.nan),
+      "flight": s["flight"] / walking,
+      "double_support": s["both"] / walking,
+      "lift_offs": s["lift_offs"] / (walking * self._dt),
+      "angular_velocity": (self._squares.cpu() / s["still"].view(-1, 1, 1)).sqrt(),
+      "head_jerk": (s["jerk"] / s["smooth"]).sqrt(),
+      "drift": s["moved"] / s["seconds"],
+    }
+
+  def response(self) -> dict[str, dict[str, list[float]]]:
+    """Achieved velocity by commanded velocity, over the random commands that occurred.
+
+    Steps before falls are in it: it is drawn, not ranked.
+    """
+    axes = {}
+    table = self._response.cpu().view(3, RESPONSE_BINS, 3)
+    for name, rows, width in zip(
+      ("vx", "vy", "yaw_rate"), table, RESPONSE_WIDTH, strict=True
+    ):
+      seen = rows[:, 0] > 0
+      count, total, squares = rows[seen].unbind(1)
+      mean = total / count
+      centres = (torch.arange(RESPONSE_BINS) - RESPONSE_BINS // 2) * width
+      axes[name] = {
+        "command": [round(v, 3) for v in centres[seen].tolist()],
+        "mean": mean.tolist(),
+        "std": (squares / count - mean.square()).clamp(min=0.0).sqrt().tolist(),
+      }
+    return axes
+
+  # Private methods. Each returns its columns of `_COLUMNS`. # [B] each
+
+  def _add_following(
+    self, sample: Sample, age: torch.Tensor, finite: torch.Tensor, awake: torch.Tensor
+  ) -> tuple[torch.Tensor, ...]:
+    """A fall's last second and the second after it are told, and follow nothing."""
+    command, velocity = sample.command, sample.base_velocity
+    share, moving = followed(command[:, :2], velocity[:, :2])
+    yaw = velocity[:, 2] * command[:, 2]
+    done = torch.stack((share * moving, yaw, *velocity.unbind(1)), 1)  # [B, 5]
+    done = torch.where(awake.unsqueeze(1), done, 0.0)
+    self._followed += self.bins.sum(self._pending[0])
+    self._pending.copy_(torch.cat((self._pending[1:], done.unsqueeze(0))))
+    self._pending.masked_fill_(sample.fell.view(1, -1, 1), 0.0)
+    counted = finite & ((age >= self._warmup) | self._after_fall)
+    self._after_fall.copy_((self._after_fall & ~sample.timed_out) | sample.fell)
+    return counted, counted & moving, command[:, 2].square() * counted
+
+  def _gait(
+    self, sample: Sample, age: torch.Tensor, awake: torch.Tensor
+  ) -> tuple[torch.Tensor, ...]:
+    walking = awake & ((sample.command.norm(dim=1) >= MOVING) | self._fixed)
+    down = sample.contact & walking.unsqueeze(1)
+    left, right = down[:, 0], down[:, 1]
+    lifted = (self._contact & ~sample.contact).float().mean(1)
+    lifted = lifted * (walking & (age > 0))
+    self._contact.copy_(sample.contact)
+    return walking, left, right, left & right, walking & ~down.any(1), lifted
+
+  def _posture(
+    self, sample: Sample, age: torch.Tensor, awake: torch.Tensor
+  ) -> tuple[torch.Tensor, ...]:
+    """Also the head's jerk: the third difference of its position, at the control rate."""
+    squares = sample.angular_velocity.square()
+    self._squares += self.bins.sum(torch.where(awake.view(-1, 1, 1), squares, 0.0))
+    before3, before2, before1 = self._heads
+    now = sample.head_position
+    jerk = (now - 3.0 * before1 + 3.0 * before2 - before3) / self._dt**3
+    self._heads.copy_(torch.stack((before2, before1, now)))
+    smooth = awake & (age >= 3)
+    return awake, smooth, torch.where(smooth, jerk.square().sum(1), 0.0)
+
+  def _drift(
+    self, sample: Sample, age: torch.Tensor, awake: torch.Tensor
+  ) -> tuple[torch.Tensor, ...]:
+    """Way and time from the end of the warm-up to the end of the episode, when it ends."""
+    planar = sample.base_position[:, :2]
+    first = (age == self._warmup).unsqueeze(1)
+    self._start.copy_(torch.where(first, planar, self._start))
+    moved = (planar - self._start).norm(dim=1)
+    way = torch.stack((moved, (age - self._warmup) * self._dt), 1)  # [B, 2]
+    way = torch.where(awake.unsqueeze(1), way, 0.0)
+    ended = (sample.fell | sample.timed_out).unsqueeze(1)
+    self._open.copy_(torch.where(ended, 0.0, way))
+    return torch.where(ended, way, 0.0).unbind(1)
+
+  def _add_response(self, sample: Sample, awake: torch.Tensor) -> None:
+    n = self.bins.random
+    command, velocity = sample.command[:n], sample.base_velocity[:n]
+    middle = RESPONSE_BINS // 2
+    bins = (command / self._width).round().clamp(-middle, middle).long() + middle
+    velocity = torch.where(awake[:n].unsqueeze(1), velocity, 0.0)
+    count = awake[:n].unsqueeze(1).expand_as(velocity)
+    values = torch.stack((count, velocity, velocity.square()), -1)  # [N, 3, 3]
+    rows = (bins + self._first_bin).flatten()
+    self._response.index_add_(0, rows, values.flatten(0, 1).double())

@@ -1,0 +1,172 @@
+"""A short look at a policy while it trains: does it follow, walk and comply?
+
+The training loop calls a probe now and then. It has a small environment of its own, in
+which every robot is told one of `COMMANDS`, and leaves that of training alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import math
+from collections.abc import Callable, Mapping
+from copy import deepcopy
+from typing import TYPE_CHECKING
+
+import torch
+
+from decap.evaluation.bins import Bins
+from decap.evaluation.environment import (
+  hold_commands,
+  last_sample,
+  make_env,
+  undisturbed,
+  watch,
+)
+from decap.evaluation.motion import Motion, finite
+from decap.evaluation.protocol import COMMANDS
+from decap.evaluation.stepping import run_steps
+from decap.evaluation.verdict import MAX_CORRELATION, MAX_FLIGHT
+
+if TYPE_CHECKING:
+  from decap.envs.constrained_env import ConstrainedEnv, ConstrainedEnvCfg
+  from decap.robots.description import RobotDescription
+
+Act = Callable[[Mapping[str, torch.Tensor]], torch.Tensor]
+"""The deterministic policy: observation groups -> actions [B, J]."""
+
+WARMUP = 50
+SEED = 0
+"""The same robots every time: scores differ by the policy alone."""
+
+BANDS = {
+  "slow": ("forward 0.3", "backward 0.3"),
+  "medium": ("forward 0.5", "forward 0.7", "backward 0.5"),
+  "fast": ("forward 1.0",),
+  "sideways": ("left 0.3", "right 0.3"),
+  "turning": ("turn left 0.2", "turn right 0.2"),
+  "mixed": ("mixed forward", "mixed backward"),
+}
+"""Bands of commands that are reported together: all but zero."""
+
+
+def make_probe(
+  cfg: ConstrainedEnvCfg,
+  robot: RobotDescription,
+  device: str,
+  backend: str = "auto",
+  *,
+  robots: int = 8,
+  steps: int = 200,
+) -> Probe:
+  """A probe for policies of a training config.
+
+  Args:
+    cfg: The config of training, which stays as it is.
+    robot: What moves in it.
+    robots: Robots for each command.
+    steps: Control steps of each; the first second does not count.
+  """
+  cfg = undisturbed(deepcopy(cfg))
+  cfg.scene.num_envs = robots * len(COMMANDS)
+  cfg.seed = SEED
+  return Probe(make_env(cfg, device, backend), robot, steps)
+
+
+class Probe:
+  """Measures policies in an environment whose robots are told `COMMANDS`.
+
+  It seeds the global random generators: who trains with them restores them after.
+  """
+
+  def __init__(
+    self, env: ConstrainedEnv, robot: RobotDescription, steps: int = 200
+  ) -> None:
+    robots, rest = divmod(env.num_envs, len(COMMANDS))
+    if rest or not robots or steps <= WARMUP:
+      raise ValueError(
+        f"a probe needs a multiple of {len(COMMANDS)} environments, not "
+        f"{env.num_envs}, and more than {WARMUP} steps, not {steps}"
+      )
+    self.env = env
+    self.steps = steps
+    self._robot = robot
+    self._bins = Bins(0, 0, len(COMMANDS), robots)
+    watch(env, robot)
+    hold_commands(env, robots)
+
+  def __call__(self, act: Act) -> dict[str, float]:
+    """Short deterministic rollouts of a policy; a few numbers, none of them NaN.
+
+    - `followed`, `followed/BAND`: mean over commands, each between 0 and 1;
+    - `gait`: correlation of the feet's contacts, `flight`: share of time; the mean
+      over commands that ask for motion;
+    - `falls`: per minute; `drift`: m/s at zero command;
+    - `violations`, `violations/ROW`: share of steps above a limit; mean over rows;
+    - `score`: followed · (1 − violations), halved where it hops.
+    """
+    env, device = self.env, str(self.env.device)
+    segments, feet = len(self._robot.segments), len(self._robot.feet)
+    motion = Motion(self._bins, WARMUP, env.step_dt, segments, device, feet)
+    rows = env.constraint_manager.cost_names
+    above = torch.zeros(1 + len(rows), dtype=torch.float64, device=device)
+    buffers: dict[str, torch.Tensor] = {}
+
+    def start() -> None:
+      with contextlib.redirect_stdout(io.StringIO()):  # mjlab tells every seed.
+        obs, _ = env.reset(seed=SEED)
+      buffers.update({name: value.clone() for name, value in obs.items()})
+
+    def step() -> None:
+      age = env.episode_length_buf.clone()
+      obs, _, fell, timed_out, extras = env.step(act(buffers))
+      sample = last_sample(env, fell, timed_out)
+      motion.add(sample, age, finite(sample))
+      counts = (age >= WARMUP).double().unsqueeze(1)
+      costs = torch.cat((torch.ones_like(counts), extras["constraints"]["costs"]), 1)
+      above.add_((costs * counts).sum(0))
+      for name, value in obs.items():
+        buffers[name].copy_(value)
+
+    run_steps(env, self.steps, step, start=start)
+    env.flush_log()
+    counted, *shares = above.tolist()
+    violations = {n: s / max(counted, 1) for n, s in zip(rows, shares, strict=True)}
+    return _report(motion.result(), violations)
+
+  def close(self) -> None:
+    self.env.close()
+
+
+def _report(
+  motion: Mapping[str, torch.Tensor], violations: Mapping[str, float]
+) -> dict[str, float]:
+  """The numbers of `Probe`, from those of each command."""
+  names = list(COMMANDS)
+  share = {
+    name: motion["followed_yaw" if name.startswith("turn") else "followed"][k]
+    for k, name in enumerate(names)
+  }
+  bands = {
+    band: sum(float(share[name].nan_to_num(0.0).clamp(0.0, 1.0)) for name in told)
+    / len(told)
+    for band, told in BANDS.items()
+  }
+  moving = [k for k, name in enumerate(names) if any(COMMANDS[name])]
+  followed = sum(bands[band] * len(told) for band, told in BANDS.items()) / len(moving)
+  gait = float(motion["correlation"][moving].nanmean())
+  flight = float(motion["flight"][moving].nan_to_num(1.0).mean())
+  mean_violation = sum(violations.values()) / max(len(violations), 1)
+  hops = gait > MAX_CORRELATION or flight > MAX_FLIGHT
+  report = {
+    "score": followed * (1.0 - mean_violation) * (0.5 if hops else 1.0),
+    "followed": followed,
+    **{f"followed/{band}": value for band, value in bands.items()},
+    "gait": gait,
+    "flight": flight,
+    "falls": float(motion["falls_per_minute"].mean()),
+    "drift": float(motion["drift"][names.index("zero")]),
+    "violations": mean_violation,
+    **{f"violations/{row}": value for row, value in violations.items()},
+  }
+  return {name: value for name, value in report.items() if math.isfinite(value)}

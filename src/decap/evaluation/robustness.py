@@ -1,0 +1,116 @@
+"""Where a policy breaks: one property of robot or world changed at a time.
+
+A walk counts as survived if the robot neither falls nor is stopped. The margin of a
+property is how far it can go from its nominal value with every repeat survived.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from decap.deploy.bundle import Bundle
+from decap.deploy.measure import followed
+from decap.deploy.sim2sim import straight, walk
+from decap.deploy.simulation import SimCfg
+from decap.evaluation.robot_walks import Progress, describe
+
+FORMAT = "decap-sim2sim-sweep"
+WALK = straight(0.5, 8.0)
+
+AXES: dict[str, tuple[float, tuple[float, ...]]] = {
+  "delay_s": (0.005, (0.0, 0.005, 0.01, 0.015, 0.02)),
+  "payload_kg": (0.0, (0.0, 1.2, 2.4, 4.0, 6.0)),
+  "ground_friction": (0.6, (0.15, 0.3, 0.45, 0.6, 0.9)),
+  "motor_strength": (1.0, (0.4, 0.55, 0.7, 0.85, 1.0, 1.2)),
+  "noise": (1.0, (0.0, 1.0, 2.0, 4.0, 8.0)),
+}
+"""Property of `SimCfg` → its nominal value, and all that are tried."""
+
+LABELS = {
+  "delay_s": "actuation delay, s",
+  "payload_kg": "payload, kg",
+  "ground_friction": "ground friction",
+  "motor_strength": "motor strength",
+  "noise": "sensor noise",
+}
+
+
+def sweep_policy(
+  bundle: Bundle,
+  repeats: int = 3,
+  axes: Sequence[str] = tuple(AXES),
+  progress: Progress = print,
+) -> dict[str, Any]:
+  """Walk on flat ground under every value; returns what its file holds."""
+  nominal = replace(SimCfg(), **{name: AXES[name][0] for name in AXES})
+  found: dict[str, list[dict[str, Any]]] = {}
+  for axis in axes:
+    found[axis] = []
+    for value in AXES[axis][1]:
+      cfg = replace(nominal, **{axis: value})
+      traces = [walk(bundle, replace(cfg, seed=seed), WALK) for seed in range(repeats)]
+      survived = sum(not (trace.fell or trace.stop_reason) for trace in traces)
+      shares = [s for s in map(followed, traces) if math.isfinite(s)]
+      found[axis].append(
+        {
+          "value": value,
+          "survived": survived,
+          "followed": sum(shares) / len(shares) if shares else 0.0,
+          "reasons": sorted({t.stop_reason or "fell" for t in traces if t.fell}),
+        }
+      )
+      progress(
+        f"{bundle.folder.name}: {axis} {value:g}: {survived} of {repeats} walks survived"
+      )
+  return {
+    "format": FORMAT,
+    "policy": describe(bundle),
+    "repeats": repeats,
+    "axes": found,
+    "margins": {axis: margin(axis, rows, repeats) for axis, rows in found.items()},
+  }
+
+
+def margin(
+  axis: str, rows: Sequence[dict[str, Any]], repeats: int
+) -> list[float] | None:
+  """Lowest and highest value around the nominal one with every walk survived.
+
+  None where the nominal value itself fails.
+  """
+  nominal = AXES[axis][0]
+  rows = sorted(rows, key=lambda row: row["value"])
+  values = [row["value"] for row in rows]
+  alive = [row["survived"] == repeats for row in rows]
+  start = values.index(nominal)
+  if not alive[start]:
+    return None
+  low = high = start
+  while low > 0 and alive[low - 1]:
+    low -= 1
+  while high + 1 < len(values) and alive[high + 1]:
+    high += 1
+  return [values[low], values[high]]
+
+
+def margin_table(sweeps: Sequence[dict[str, Any]]) -> list[str]:
+  """Markdown: one row per policy; a bound at the end of what was tried has a mark."""
+  axes = list(sweeps[0]["axes"])
+  lines = ["| policy | " + " | ".join(LABELS[axis] for axis in axes) + " |"]
+  lines.append("|" + "---|" * (len(axes) + 1))
+  for sweep in sweeps:
+    cells = [_cell(axis, sweep["margins"].get(axis)) for axis in axes]
+    lines.append(f"| {sweep['policy']['name']} | " + " | ".join(cells) + " |")
+  return [*lines, "", "≤ and ≥: the end of what was tried; it may go further."]
+
+
+def _cell(axis: str, bounds: list[float] | None) -> str:
+  if bounds is None:
+    return "none"
+  tried = AXES[axis][1]
+  low = f"{'≤ ' if bounds[0] == min(tried) else ''}{bounds[0]:g}"
+  high = f"{'≥ ' if bounds[1] == max(tried) else ''}{bounds[1]:g}"
+  return f"{low} … {high}"

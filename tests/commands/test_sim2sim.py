@@ -1,0 +1,82 @@
+import json
+import shutil
+
+import pytest
+
+from decap.cli import main
+from decap.commands.sim2sim import terrain_list
+from decap.evaluation import robot_walks
+from tests.deploy.robots import POLICY
+
+
+def fails(capsys, *words: str) -> str:
+  assert main(["sim2sim", *words]) == 2
+  error = capsys.readouterr().err
+  assert error.startswith("decap: ") and error.count("\n") == 1
+  return error
+
+
+def test_one_walk_is_reported(capsys, tmp_path):
+  trace = tmp_path / "walk.npz"
+  words = ["sim2sim", str(POLICY), "--seconds", "0.5", "--trace", str(trace)]
+  assert main(words) == 0
+  out = capsys.readouterr().out
+  assert "g1-flat-decap on flat: walked to the end after 0.5 s" in out
+  assert "head" in out and "× real time" in out
+  assert trace.stat().st_size > 10_000
+
+
+@pytest.mark.parametrize(
+  ("words", "part"),
+  [
+    (["nowhere"], "nowhere is not a policy bundle"),
+    (["table"], "needs at least one bundle"),
+    ([str(POLICY), "--terrain", "lava"], "Unknown terrain 'lava'"),
+    ([str(POLICY), "--delay-ms", "30"], "delay_s must be between 0 and 0.02"),
+    ([str(POLICY), "--seconds", "0"], "--seconds"),
+    ([str(POLICY), "--video", "walk.avi"], "must end in .mp4 or .gif"),
+    ([str(POLICY), str(POLICY)], "side by side"),
+    (["table", str(POLICY), "--repeats", "0"], "--repeats"),
+  ],
+)
+def test_bad_input_is_one_sentence(capsys, words, part):
+  assert part in fails(capsys, *words)
+
+
+def test_a_bundle_with_a_renamed_joint_is_refused(capsys, tmp_path):
+  folder = tmp_path / "renamed"
+  shutil.copytree(POLICY, folder)
+  info = json.loads((folder / "policy.json").read_text())
+  info["joint_names"][3] = "left_tail_joint"
+  (folder / "policy.json").write_text(json.dumps(info))
+  assert "left_tail_joint" in fails(capsys, str(folder))
+
+
+def test_table_writes_results_tables_and_figures(capsys, tmp_path, monkeypatch):
+  few = robot_walks.cases()[:2]  # The identical walk, and flat ground.
+  monkeypatch.setattr(robot_walks, "cases", lambda: few)
+  short = robot_walks.straight(0.5, 0.4)
+  monkeypatch.setattr(robot_walks, "IDENTICAL_WALK", short)
+  monkeypatch.setattr(robot_walks, "TERRAIN_WALK", short)
+  words = ["sim2sim", "table", str(POLICY), "--repeats", "1", "--out", str(tmp_path)]
+  assert main(words) == 0
+  results = robot_walks.load(tmp_path / "g1-flat-decap.json")
+  assert [walk["table"] for walk in results["walks"]] == ["identical", "terrain"]
+  assert "| g1-flat-decap | upper |" in (tmp_path / "tables.md").read_text()
+  assert (tmp_path / "torso.svg").is_file()
+  before = (tmp_path / "g1-flat-decap.json").stat().st_mtime_ns
+  capsys.readouterr()
+  sweep = {
+    "policy": results["policy"],
+    "axes": {"noise": []},
+    "margins": {"noise": None},
+  }
+  (tmp_path / "g1-flat-decap-sweep.json").write_text(json.dumps(sweep))
+  assert main([*words, "--reuse"]) == 0
+  assert "| g1-flat-decap | none |" in (tmp_path / "tables.md").read_text()
+  assert (tmp_path / "g1-flat-decap.json").stat().st_mtime_ns == before
+
+
+def test_every_terrain_and_ground_is_listed_with_its_parameters():
+  text = terrain_list()
+  assert "inverse-slope" in text and "solref 0.1 1" in text and "stones 2 cm" in text

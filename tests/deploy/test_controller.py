@@ -1,0 +1,279 @@
+"""The controller on a robot without physics: what is sent in which state."""
+
+import copy
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from decap.deploy.controller import BLEND_S, EFFORT_SHARE, Controller, clip_targets
+from decap.deploy.operator import Script
+from decap.deploy.policy import RunningPolicy, check_fits
+from decap.deploy.robot_io import COMMAND_DT_S
+from decap.deploy.states import Mode
+from decap.errors import UserError
+
+from .robots import CYCLES_PER_S, MOTORS, IdealRobot, J, released
+
+SCRIPT = "0.1 stand\n0.5 policy\n1.3 0.3 0 0\n"
+
+
+STAND_S = 0.3
+
+
+class Driven:
+  """A controller, its robot and all cycles so far."""
+
+  def __init__(self, script=SCRIPT, bundles=None, **options):
+    self.robot = IdealRobot()
+    self.cycles = []
+    self.controller = Controller(
+      self.robot,
+      MOTORS,
+      bundles or [released()],
+      Script(script),
+      stand_s=STAND_S,
+      observers=[lambda _, cycle: self.cycles.append(cycle)],
+      **options,
+    )
+
+  def run(self, seconds):
+    for _ in range(round(seconds * CYCLES_PER_S)):
+      self.controller.step()
+      self.robot.sleep_until(self.controller.next_s)
+    return self
+
+  @property
+  def modes(self):
+    return [cycle.mode for cycle in self.cycles]
+
+  @property
+  def events(self):
+    return [event for cycle in self.cycles for event in cycle.events]
+
+
+def is_damping(command) -> bool:
+  return not command.kp.any() and (command.kd > 0).all() and command.mode == 1
+
+
+def test_the_way_to_the_policy():
+  driven = Driven().run(1.8)
+  assert driven.events == ["passive → stand", "stand → policy"]
+  passive = [c for c in driven.cycles if c.mode is Mode.PASSIVE]
+  assert len(passive) == 50 and all(is_damping(c.command) for c in passive)
+  standing = [c for c in driven.cycles if c.mode is Mode.STAND]
+  # It starts where the joints are and ends at the pose that the policy starts from.
+  targets = np.array([c.command.q_target for c in standing])
+  default = driven.controller.policy.default_pos
+  np.testing.assert_allclose(targets[0], default + 0.3, atol=1e-3)
+  np.testing.assert_allclose(targets[-1], default, atol=1e-9)
+  assert np.abs(np.diff(targets, axis=0)).max() < 0.3 * 1.6 / STAND_S * COMMAND_DT_S
+  assert len(driven.robot.written) == len(driven.cycles)
+
+
+def test_the_policy_is_asked_at_50_hz_and_takes_over_within_half_a_second():
+  driven = Driven().run(1.8)
+  driving = [c for c in driven.cycles if c.mode is Mode.POLICY]
+  assert driven.controller.policy.steps == -(-len(driving) // 10)
+  first, default = driving[0].command, driven.controller.policy.default_pos
+  np.testing.assert_allclose(first.q_target, default, atol=1e-6)
+  targets = np.array([c.command.q_target for c in driving])
+  # Half a second later, targets are the policy's own: they change at 50 Hz only.
+  blended = round(BLEND_S * CYCLES_PER_S)
+  moves = np.abs(np.diff(targets[blended + 10 :], axis=0)).max(axis=1) > 1e-12
+  assert 0 < moves.sum() <= len(moves) // 10 + 1
+  np.testing.assert_array_equal(driving[-1].command.kp, driven.controller.policy.kp)
+
+
+def test_commands_are_those_of_the_script_within_the_policy_s_range():
+  driven = Driven("0.1 stand\n0.5 policy\n0.7 9 -9 0.1").run(0.9)
+  low, high = driven.controller.policy.command_range
+  np.testing.assert_allclose(driven.cycles[-1].velocity_command, [high[0], low[1], 0.1])
+  policy = driven.controller.policy
+  np.testing.assert_allclose(
+    policy.command(np.array([-0.5, 0.5, 0.0]), exact=False),
+    [0.5 * low[0], 0.5 * high[1], 0.0],
+  )
+
+
+def _driving() -> Driven:
+  driven = Driven().run(1.3)
+  assert driven.modes[-1] is Mode.POLICY
+  return driven
+
+
+@pytest.mark.parametrize(
+  "spoil, reason, cycles",
+  [
+    (lambda r: setattr(r, "silent", True), "states are lost", 26),
+    (lambda r: r.changes.update(tick=1), "the robot's counter stands", 26),
+    (lambda r: r.changes.update(gyro=np.full(3, np.nan)), "not a number", 1),
+    (lambda r: r.changes.update(quat=np.array([0, 1.0, 0, 0])), "tilt is above", 3),
+    (lambda r: r.changes.update(dq=np.full(J, 40.0)), "is faster than", 3),
+    (lambda r: r.changes.update(temperature=np.full(J, 99.0)), "is hotter than", 3),
+    (lambda r: r.changes.update(q=r.q - 0.9 * np.eye(J)[3]), "knee_joint is outs", 3),
+    (lambda r: setattr(r, "foreign", 1), "another program sends commands", 1),
+    (lambda r: setattr(r, "time_s", r.time_s + 0.2), "s late", 1),
+  ],
+)
+def test_each_fault_ends_in_damping_and_stays_there(spoil, reason, cycles):
+  driven = _driving()
+  before = len(driven.cycles)
+  spoil(driven.robot)
+  driven.run(0.2)
+  after = driven.cycles[before:]
+  stopped = next(i for i, c in enumerate(after) if c.mode is Mode.DAMPING)
+  assert stopped <= cycles
+  assert all(is_damping(c.command) for c in after[stopped:])
+  assert all(c.mode is Mode.DAMPING for c in after[stopped:])
+  assert reason in driven.controller.machine.stop_reason
+  assert [e for e in driven.events if "stop:" in e][0].endswith(
+    driven.controller.machine.stop_reason
+  )
+
+
+class Garbage:
+  """A bundle whose network goes wrong after a while."""
+
+  def __new__(cls, value, after):
+    bundle = copy.copy(released())
+    good, calls = bundle.act, []
+
+    def act(obs):
+      calls.append(1)
+      actions = good(obs)
+      return actions if len(calls) <= after else actions * 0 + np.float32(value)
+
+    bundle.act = act
+    return bundle
+
+
+@pytest.mark.parametrize(
+  "value, reason",
+  [
+    (np.nan, "not finite"),
+    (np.inf, "not finite"),
+    (300.0, "jumps by"),
+    (-1e30, "jumps by"),
+    (np.zeros((2, 7)), "the policy failed"),
+  ],
+)
+def test_garbage_from_the_policy_never_reaches_the_motors(value, reason):
+  driven = Driven(bundles=[Garbage(value, after=20)]).run(1.3)
+  assert driven.modes[-1] is Mode.DAMPING
+  assert reason in driven.controller.machine.stop_reason
+  targets = np.array([c.q_target for c in driven.robot.written])
+  assert np.isfinite(targets).all() and np.abs(targets).max() < 5.0
+  first = driven.modes.index(Mode.DAMPING)
+  assert is_damping(driven.cycles[first].command)
+
+
+def test_a_stop_is_left_by_hand_only():
+  driven = Driven(SCRIPT + "1.4 stop\n1.5 policy\n1.6 stand\n1.8 reset\n1.9 stand")
+  driven.run(2.1)
+  assert driven.modes[-1] is Mode.STAND
+  assert "refused policy: reset first (stopped by the operator)" in driven.events
+  index = driven.events.index
+  assert index("damping → passive") > index("stop: stopped by the operator")
+
+
+def test_policies_are_switched_without_a_jump():
+  other = copy.copy(released())
+  other.info = {
+    **other.info,
+    "default_joint_pos": (other.default_joint_pos + 0.3).tolist(),
+    "stiffness": (2 * other.stiffness).tolist(),
+  }
+  driven = Driven(SCRIPT + "1.5 next\n", bundles=[released(), other]).run(2.2)
+  assert "policy 2 of 2" in driven.events
+  switch = next(i for i, c in enumerate(driven.cycles) if "policy 2 of 2" in c.events)
+  before, after = (driven.cycles[switch + i].command for i in (-1, 0))
+  np.testing.assert_allclose(after.q_target, before.q_target, atol=1e-9)
+  np.testing.assert_allclose(after.kp, before.kp)
+  assert driven.controller._sent.kp == pytest.approx(2 * before.kp)
+
+
+def test_the_robot_is_left_in_damping_even_by_an_exception():
+  driven = _driving()
+  driven.controller.observers.append(lambda *_: 1 / 0)
+  with pytest.raises(ZeroDivisionError):
+    driven.controller.run_for(1.0)
+  assert all(is_damping(c) for c in driven.robot.written[-5:])
+
+
+finite = st.floats(-30.0, 30.0)
+
+
+@given(
+  q_target=finite,
+  q=st.floats(-3.0, 3.0),
+  dq=finite,
+  kp=st.floats(1.0, 200.0),
+  kd=st.floats(0.0, 10.0),
+  effort=st.floats(5.0, 139.0),
+)
+def test_targets_never_ask_for_more_than_the_motor_has(q_target, q, dq, kp, kd, effort):
+  values = (np.array([v]) for v in (q_target, q, dq, kp, kd, effort))
+  (clipped,) = clip_targets(*values)
+  torque = kp * (clipped - q) - kd * dq
+  assert abs(torque) <= effort * (1 + 1e-9) + 1e-6
+  if abs(kp * (q_target - q) - kd * dq) <= effort:
+    assert clipped == pytest.approx(q_target)
+
+
+def test_every_command_keeps_to_the_share_of_the_motors():
+  driven = Driven().run(1.8)
+  for cycle, previous in zip(driven.cycles[1:], driven.robot.written, strict=False):
+    if cycle.command.kp.any() and cycle.state is not None:
+      torque = cycle.command.kp * (cycle.command.q_target - cycle.state.q)
+      torque -= cycle.command.kd * cycle.state.dq
+      limit = EFFORT_SHARE * MOTORS.array("effort_limit")
+      assert (np.abs(torque) <= limit + 1e-6).all()
+    assert previous.mode == 1
+
+
+def test_joints_are_mapped_by_name():
+  backwards = copy.copy(released())
+  flipped = ("joint_names", "default_joint_pos", "stiffness", "damping", "action_scale")
+  backwards.info = {
+    **backwards.info,
+    **{key: backwards.info[key][::-1] for key in flipped},
+  }
+  plain = RunningPolicy(released(), MOTORS.joint_names)
+  turned = RunningPolicy(backwards, MOTORS.joint_names)
+  np.testing.assert_array_equal(turned.default_pos, plain.default_pos)
+  np.testing.assert_array_equal(turned.kp, plain.kp)
+  turned.start(plain.default_pos + 0.1)
+  plain.start(plain.default_pos + 0.1)
+  np.testing.assert_allclose(turned.action, plain.action[::-1])
+
+
+def _changed(**changes):
+  bundle = copy.copy(released())
+  bundle.info = {**bundle.info, **changes}
+  return bundle
+
+
+@pytest.mark.parametrize(
+  "changes, message",
+  [
+    ({"joint_names": released().info["joint_names"][:23]}, "drives 23 joints; the ro"),
+    (
+      {"joint_names": ["left_hip_joint", *released().info["joint_names"][1:]]},
+      "drives left_hip_joint; the robot has left_hip_pitch_joint instead",
+    ),
+    ({"control_dt_s": 0.005}, "a step of 0.005 s"),
+    ({"control_dt_s": 0.2}, "a step of 0.2 s"),
+    ({"stiffness": [-1.0] * J}, "negative gain"),
+    ({"action_scale": [0.0] * J}, "action scale of zero"),
+  ],
+)
+def test_bundles_for_other_robots_are_refused(changes, message):
+  with pytest.raises(UserError, match=message):
+    check_fits(_changed(**changes), MOTORS.joint_names)
+
+
+def test_a_bundle_without_ranges_of_commands_is_refused():
+  with pytest.raises(UserError, match="names no range of commands"):
+    RunningPolicy(_changed(command_ranges={}), MOTORS.joint_names)

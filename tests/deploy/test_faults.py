@@ -1,0 +1,91 @@
+"""Faults end as their class states; the whole campaign is ``decap faults``."""
+
+import os
+
+import pytest
+
+from decap.cli import main
+from decap.deploy import campaign, faults
+from decap.deploy.faults import KINDS, STOPPED, TOLERATED, Outcome, make_plan, play
+from decap.deploy.kill import play_kill
+
+from .robots import POLICY, released
+from .test_unitree import needs_dds
+
+IN_PROCESS = [kind for kind in KINDS if kind != "killed controller"]
+
+
+def test_there_are_twelve_classes_and_seeds_decide():
+  assert len(KINDS) == len(set(KINDS)) == 12
+  assert set(KINDS) == set(TOLERATED) | set(STOPPED)
+  starts = {make_plan("sustained loss", seed).start_s for seed in range(20)}
+  assert len(starts) > 15
+  assert (
+    make_plan("sustained loss", 3).start_s == make_plan("sustained loss", 3).start_s
+  )
+
+
+# One run of each class takes long enough; seeds that are not the campaign's first.
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", IN_PROCESS)
+def test_each_class_ends_as_stated(kind):
+  outcome = play(kind, 21, released())
+  assert outcome.passed, outcome
+  assert (outcome.reaction_s is None) == (kind in TOLERATED)
+
+
+@pytest.mark.parametrize("kind", ["late state", "frozen or corrupted states"])
+def test_two_classes_end_as_stated(kind, monkeypatch):
+  monkeypatch.setattr(faults, "AFTER_S", 0.3)
+  outcome = play(kind, 2, released())
+  assert outcome.passed, outcome
+
+
+@needs_dds
+def test_a_killed_controller_s_robot_is_damped():
+  outcome = play_kill(1, released(), domain=100 + os.getpid() % 90)
+  assert outcome.passed, outcome
+  assert 0.0 <= outcome.reaction_s <= 0.1
+
+
+def test_a_controller_without_its_checks_fails_the_campaign(monkeypatch):
+  """The judges can say no: the same faults on a controller that ignores them."""
+  monkeypatch.setattr(faults, "AFTER_S", 0.2)
+  monkeypatch.setattr("decap.deploy.stops.Monitor.fault", lambda self, now_s: None)
+  outcome = play("sustained loss", 0, released())
+  # The only damping is the one at the end of the run.
+  assert not outcome.passed and outcome.reaction_s == pytest.approx(0.2)
+
+
+def test_results_add_up():
+  outcomes = [
+    Outcome("sustained loss", 0, True, "states are lost", 0.05),
+    Outcome("sustained loss", 1, False, "was never damped"),
+    Outcome("dropped state", 0, True, "missing 1"),
+  ]
+  legs = [
+    campaign.Leg("flat", 0, 30.0, "walked"),
+    campaign.Leg("gravel", 1, 10.0, "fell", "tilt"),
+    campaign.Leg("flat", 2, 20.0, "false stop", "late"),
+  ]
+  found = campaign.summary(outcomes, legs)
+  assert (found["passed"], found["runs"]) == (2, 3)
+  loss = found["classes"]["sustained loss"]
+  assert (loss["passed"], loss["runs"], loss["longest_reaction_s"]) == (1, 2, 0.05)
+  assert loss["failures"][0]["seed"] == 1
+  assert found["soak"]["seconds"] == 60.0
+  assert (found["soak"]["falls"], found["soak"]["false_stops"]) == (1, 1)
+  assert found["soak"]["by_terrain"]["flat"]["seconds"] == 50.0
+
+
+def test_a_short_walk_has_no_false_stop(monkeypatch):
+  monkeypatch.setattr(campaign, "LEG_S", 1.0)
+  (leg,) = campaign.soak(released(), 0.5)
+  assert (leg.terrain, leg.end) == ("flat", "walked")
+  assert leg.seconds == pytest.approx(1.0, abs=0.01)
+
+
+def test_unknown_classes_are_refused(capsys):
+  assert main(["faults", str(POLICY), "--kind", "rain"]) == 2
+  assert "Unknown class 'rain' (there are dropped state" in capsys.readouterr().err
+  assert main(["faults", str(POLICY), "--seeds", "-1"]) == 2

@@ -1,0 +1,163 @@
+"""The flight recorder: complete, bounded, whole after a kill, and never in the way."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from decap.cli import main
+from decap.deploy.recorder import HEADER_BYTES, Recorder, read_events, read_flight
+from decap.deploy.states import Mode
+from decap.errors import UserError
+
+from .robots import J
+from .test_controller import SCRIPT, Driven
+
+
+def _flight(folder, seconds=0.8, **options) -> Driven:
+  recorder = Recorder(folder, **options)
+  driven = Driven(SCRIPT + "0.7 stop\n")
+  driven.controller.observers.append(recorder)
+  driven.run(seconds)
+  recorder.close()
+  assert recorder.dropped == 0
+  return driven
+
+
+def test_everything_read_and_sent_is_there(tmp_path):
+  driven = _flight(tmp_path, max_mb=4)
+  header, records = read_flight(tmp_path)
+  assert len(records) == len(driven.cycles) == 400
+  assert tuple(header["joint_names"]) == driven.controller.motors.joint_names
+  for record, cycle in zip(records, driven.cycles, strict=True):
+    assert record["time_s"] == cycle.now_s
+    assert header["modes"][record["mode"]] == cycle.mode.value
+    np.testing.assert_array_equal(record["q"], np.float32(cycle.state.q))
+    np.testing.assert_array_equal(record["kp"], np.float32(cycle.command.kp))
+    np.testing.assert_array_equal(
+      record["q_target"], np.float32(cycle.command.q_target)
+    )
+  driving = records[records["mode"] == list(Mode).index(Mode.POLICY)]
+  assert (driving["latency_ms"][:, 2] > 0).all() and driving["observation"].any()
+  texts = [event["event"] for event in read_events(tmp_path)]
+  assert texts == driven.events
+  assert "stop: stopped by the operator" in texts
+
+
+def test_the_ring_is_bounded_and_keeps_the_newest(tmp_path):
+  driven = _flight(tmp_path, max_mb=0.3)
+  header, records = read_flight(tmp_path)
+  assert (tmp_path / "flight.bin").stat().st_size <= 300_000
+  assert len(records) == header["capacity"] < 400
+  assert records["time_s"][-1] == driven.cycles[-1].now_s
+  assert (np.diff(records["number"]) == 1).all()
+
+
+def test_records_cut_in_half_are_left_out(tmp_path):
+  _flight(tmp_path, max_mb=4)
+  path = tmp_path / "flight.bin"
+  size = read_flight(tmp_path)[1].dtype.itemsize
+  data = bytearray(path.read_bytes())
+  data[HEADER_BYTES + 5 * size + 100] ^= 0xFF
+  path.write_bytes(data[: HEADER_BYTES + 10 * size + 7])
+  _, records = read_flight(tmp_path)
+  assert records["number"].tolist() == [0, 1, 2, 3, 4, 6, 7, 8, 9]
+  with (tmp_path / "events.jsonl").open("a") as file:
+    file.write('{"time_s": 1')
+  assert len(read_events(tmp_path)) == 4
+
+
+def test_a_killed_controller_leaves_a_readable_flight(tmp_path):
+  code = f"""
+import os, signal, time
+from decap.deploy.recorder import Recorder
+from tests.deploy.test_controller import Driven
+driven, recorder = Driven(), Recorder({str(tmp_path)!r}, max_mb=4)
+driven.controller.observers.append(recorder)
+driven.run(0.4)
+while recorder._waiting.qsize():
+  time.sleep(0.01)
+time.sleep(0.05)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+  folder = Path(__file__).parents[2]
+  done = subprocess.run([sys.executable, "-c", code], cwd=folder, check=False)
+  assert done.returncode == -signal.SIGKILL
+  _, records = read_flight(tmp_path)
+  assert len(records) == 200
+  assert read_events(tmp_path)[0]["event"] == "passive → stand"
+
+
+def test_a_full_disk_ends_the_recording_not_the_drive(tmp_path, monkeypatch):
+  def full(*_):
+    raise OSError(28, "No space left on device")
+
+  recorder = Recorder(tmp_path, max_mb=4)
+  driven = Driven()
+  driven.controller.observers.append(recorder)
+  driven.run(0.2)
+  monkeypatch.setattr(os, "pwrite", full)
+  driven.run(0.6)
+  recorder.close()
+  assert recorder.problem == "recording ended: No space left on device"
+  assert driven.modes[-1] is Mode.POLICY and len(driven.cycles) == 400
+
+
+def test_a_disk_that_is_full_at_the_start_is_a_remark_too():
+  recorder = Recorder("/proc/decap")
+  driven = Driven()
+  driven.controller.observers.append(recorder)
+  driven.run(0.1)
+  recorder.close()
+  assert recorder.problem.startswith("recording ended: ")
+  assert len(driven.cycles) == 50
+
+
+def test_a_stuck_disk_never_delays_the_drive(tmp_path, monkeypatch):
+  import threading
+
+  stuck = threading.Event()
+  monkeypatch.setattr(os, "pwrite", lambda *_: stuck.wait())
+  recorder = Recorder(tmp_path, max_mb=4)
+  recorder._waiting.maxsize = 100
+  driven = Driven()
+  monkeypatch.undo()
+  recorder.start(driven.controller)
+  monkeypatch.setattr(os, "pwrite", lambda *_: stuck.wait())
+  driven.controller.observers.append(recorder)
+  driven.run(0.4)
+  assert len(driven.cycles) == 200 and recorder.dropped >= 99
+  stuck.set()
+  recorder.close()
+
+
+def test_flights_are_shown_and_written_as_a_table(tmp_path, capsys):
+  _flight(tmp_path / "flight", max_mb=4)
+  table = tmp_path / "flight.csv"
+  assert main(["flight", str(tmp_path / "flight"), "--csv", str(table)]) == 0
+  out = capsys.readouterr().out
+  assert "stop: stopped by the operator" in out
+  assert "400 records over 0.80 s" in out
+  lines = table.read_text().splitlines()
+  assert len(lines) == 401
+  columns = lines[0].split(",")
+  assert columns.count("q.left_knee_joint") == 1
+  assert sum(c.startswith("q_target.") for c in columns) == J
+  assert len(lines[7].split(",")) == len(columns)
+
+
+def test_what_is_no_flight_gets_a_sentence(tmp_path):
+  with pytest.raises(UserError, match="Cannot read the flight"):
+    read_flight(tmp_path)
+  (tmp_path / "flight.bin").write_bytes(b"hello")
+  with pytest.raises(UserError, match="is not a flight of decap"):
+    read_flight(tmp_path)
+  (tmp_path / "flight.bin").write_bytes(b"DECAPFLIGHT1\n{")
+  with pytest.raises(UserError, match="damaged header"):
+    read_flight(tmp_path)
+  with pytest.raises(UserError, match="Cannot read the events"):
+    read_events(tmp_path)

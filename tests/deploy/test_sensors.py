@@ -1,0 +1,54 @@
+import numpy as np
+import pytest
+
+from decap.deploy.sensors import Gyro, NoisyBody
+
+DT = 0.0005
+
+
+@pytest.mark.parametrize("rate", [200.0, 400.0, 1050.0])
+def test_gyro_samples_on_the_nearest_step(rate: float):
+  gyro = Gyro(address=1, rate_hz=rate, dt_s=DT, noise=0.0, seed=0)
+  for step in range(4000):
+    gyro.look(step, np.array([9.0, step, 2.0 * step, 3.0 * step]))
+  times, values = gyro.samples()
+  assert len(times) == round(2.0 * rate)
+  ideal = np.arange(len(times)) / rate
+  assert np.abs(times - ideal).max() <= 0.5 * DT + 1e-9
+  np.testing.assert_allclose(values, np.outer(times / DT, (1, 2, 3)))
+
+
+def test_gyro_noise_and_bias_are_reproducible():
+  def samples(seed: int) -> np.ndarray:
+    gyro = Gyro(address=0, rate_hz=400.0, dt_s=DT, noise=1.0, seed=seed)
+    for step in range(20_000):
+      gyro.look(step, np.zeros(3))
+    return gyro.samples()[1]
+
+  np.testing.assert_array_equal(samples(3), samples(3))
+  assert np.abs(samples(3) - samples(4)).max() > 0
+  assert np.allclose(samples(3).std(0), 0.01, rtol=0.1)
+
+
+def test_body_without_noise_reports_the_truth_in_arrays_of_its_own():
+  body = NoisyBody(0.0, joints=3, seed=0)
+  q, dq = np.arange(3.0), np.ones(3)
+  seen_q, seen_dq = body.joints(q, dq)
+  np.testing.assert_array_equal(seen_q, q)
+  seen_dq[:] = 7.0
+  assert dq[0] == 1.0
+
+
+def test_noise_is_white_around_a_bias_that_holds():
+  body = NoisyBody(1.0, joints=2, seed=5)
+  seen = np.array([body.joints(np.zeros(2), np.zeros(2))[0] for _ in range(4000)])
+  assert np.allclose(seen.std(0), 0.002, rtol=0.1)
+  assert np.allclose(seen[:2000].mean(0), seen[2000:].mean(0), atol=3e-4)
+  assert np.abs(seen.mean(0)).max() > 1e-3  # The bias of this seed.
+
+
+def test_tilt_keeps_the_quaternion_a_rotation():
+  body = NoisyBody(10.0, joints=1, seed=1)
+  quat, *_ = body.imu(np.array([1.0, 0, 0, 0]), np.zeros(3), np.zeros(3))
+  assert np.isclose(np.linalg.norm(quat), 1.0)
+  assert quat[0] < 1.0

@@ -1,0 +1,195 @@
+"""A whole drive from the command line, and what is refused before anything moves."""
+
+import hashlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from decap.cli import main
+from decap.deploy.recorder import read_events, read_flight
+from decap.deploy.screen import Screen
+from decap.deploy.session import real_time
+from decap.deploy.states import Mode
+
+from .robots import POLICY, plain_onnx
+from .test_controller import Driven
+from .test_unitree import domain, needs_dds, peer  # noqa: F401
+
+ROOT = Path(__file__).parents[2]
+
+
+def _fails(capsys, *argv: str) -> str:
+  assert main(argv) == 2
+  captured = capsys.readouterr()
+  lines = captured.err.splitlines()
+  assert captured.out == "" and len(lines) == 1
+  return lines[0]
+
+
+@pytest.fixture
+def bundle(tmp_path):
+  """A copy of the released bundle that can be edited without a contradiction."""
+  folder, onnx = Path(shutil.copytree(POLICY, tmp_path / "bundle")), plain_onnx()
+  (folder / "policy.onnx").write_bytes(onnx)
+  _edit(folder, onnx_sha256=hashlib.sha256(onnx).hexdigest())
+  return folder
+
+
+def _edit(bundle, **changes):
+  path = bundle / "policy.json"
+  path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+
+@pytest.mark.parametrize(
+  "argv, message",
+  [
+    ([], "--interface is missing"),
+    (["--interface", "eth9"], "There is no network interface 'eth9' (there are lo"),
+    (["--interface", "lo", "--domain", "-1"], "--domain must be between 0 and 232"),
+    (["--simulator", "--interface", "lo"], "--simulator is on this machine"),
+    (["--interface", "lo", "--seconds", "0"], "--seconds must be above 0"),
+    (["--interface", "lo", "--wait", "0"], "--wait must be above 0"),
+    (["--interface", "lo", "--log-mb", "0"], "--log-mb must be between"),
+    (["--interface", "lo", "--input", "no.txt"], "Cannot read the script no.txt"),
+    (["--interface", "lo", "--input", "keyboard"], "The keyboard needs a terminal"),
+  ],
+)
+def test_wrong_options_get_a_sentence(capsys, argv, message, tmp_path, monkeypatch):
+  monkeypatch.chdir(tmp_path)
+  with open(os.devnull) as nothing:
+    monkeypatch.setattr(sys, "stdin", nothing)
+    assert message in _fails(capsys, "deploy", str(POLICY), *argv)
+  assert not list(tmp_path.iterdir())
+
+
+def test_bad_bundles_are_refused_before_the_network_is_touched(capsys, bundle):
+  def refused():
+    return _fails(capsys, "deploy", str(bundle), "--interface", "lo", "--no-log")
+
+  info = json.loads((bundle / "policy.json").read_text())
+  names = info["joint_names"]
+  _edit(bundle, joint_names=["left_hip_joint", *names[1:]])
+  assert "drives left_hip_joint; the robot has left_hip_pitch_joint" in refused()
+  _edit(bundle, joint_names=names, control_dt_s=0.0333)
+  assert "was trained for a step of 0.0333 s" in refused()
+  _edit(bundle, control_dt_s=0.02, joint_names=names[:-1])
+  assert "'default_joint_pos' has 29 values for 28 joints" in refused()
+  _edit(bundle, **info)
+  onnx = (bundle / "policy.onnx").read_bytes()
+  (bundle / "policy.onnx").write_bytes(onnx[:-100])
+  assert "does not match the checksum" in refused()
+  (bundle / "policy.json").write_text((bundle / "policy.json").read_text()[:500])
+  assert "is not valid JSON" in refused()
+  shutil.rmtree(bundle)
+  assert "is not a policy bundle" in refused()
+
+
+@needs_dds
+def test_no_robot_on_the_network(capsys, domain):  # noqa: F811
+  argv = ["deploy", str(POLICY), "--interface", "lo", "--domain", str(domain)]
+  message = _fails(capsys, *argv, "--wait", "0.3", "--no-log")
+  assert "No robot on the network: no state arrived within 0.3 s" in message
+
+
+@needs_dds
+def test_a_drive_over_dds_from_the_command_line(tmp_path, domain):  # noqa: F811
+  script, log = tmp_path / "walk.txt", tmp_path / "flight"
+  script.write_text("0 stand\n0.2 policy\n")
+  command = [sys.executable, "-m", "decap.cli", "deploy", str(POLICY), "--simulator"]
+  command += ["--domain", str(domain), "--input", str(script), "--log", str(log)]
+  command += ["--wait", "30", "--log-mb", "10"]
+  with peer("simulator", domain, 29, 60.0):
+    process = subprocess.Popen(
+      command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT
+    )
+    end = time.monotonic() + 60.0
+    while time.monotonic() < end and not (
+      (log / "events.jsonl").exists() and read_events(log)
+    ):
+      time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+  assert process.returncode == 0, err
+  assert "Last stop: stopped by the operator." in out
+  texts = [event["event"] for event in read_events(log)]
+  assert texts[0] == "passive → stand"
+  assert "refused policy: still standing up" in texts[1] or "stop:" in texts[2]
+  assert texts[-1] == "ended" and "stop: stopped by the operator" in texts
+  # Two seconds of damping are the last thing that the robot got.
+  header, records = read_flight(log)
+  damped = records[records["mode"] == list(Mode).index(Mode.DAMPING)]
+  assert damped["time_s"][-1] - damped["time_s"][0] == pytest.approx(2.0, abs=0.02)
+  assert not damped["kp"].any() and (damped["kd"] > 0).all()
+  assert header["policies"] == [str(POLICY)]
+
+
+def test_this_machine_is_measured_without_a_robot(capsys):
+  assert main(["deploy", str(POLICY), "--dry-run"]) == 0
+  out = capsys.readouterr().out
+  assert "29 joints, 50 Hz, fits the robot" in out
+  assert "Observation, network and command:" in out
+
+
+class Terminal:
+  """A terminal that remembers what was written to it."""
+
+  def __init__(self):
+    self.text = ""
+
+  def isatty(self):
+    return True
+
+  def write(self, text):
+    self.text += text
+
+  def flush(self):
+    pass
+
+
+def test_the_screen_shows_state_command_margins_and_the_last_stop():
+  terminal = Terminal()
+  screen = Screen("buttons", terminal)
+  screen.remark = lambda: "recording ended: full"
+  driven = Driven("0.1 stand\n0.5 policy\n0.6 0.3 0 0\n1.0 stop")
+  driven.controller.observers.append(screen)
+  driven.run(1.3)
+  screen.close()
+  last = terminal.text.split("\x1b[H")[-1].replace("\x1b[K", "")
+  for part in (
+    "DAMPING",
+    "policy 1 of 1: g1-flat-decap",
+    "vx +0.30 m/s",
+    "last stop      stopped by the operator",
+    "tilt",
+    "joint speed",
+    "infer",
+    "stand → policy",
+    "buttons",
+    "recording ended: full",
+  ):
+    assert part in last
+  assert max(len(line) for line in last.splitlines()) <= 100
+
+
+def test_real_time_priority_is_given_back_or_its_lack_is_said(monkeypatch):
+  before = os.sched_getscheduler(0)
+  with real_time(True) as note:
+    got_it = os.sched_getscheduler(0) & ~os.SCHED_RESET_ON_FORK == os.SCHED_FIFO
+    assert got_it == (note == "")
+  assert os.sched_getscheduler(0) == before
+
+  def refuse(*_):
+    raise PermissionError
+
+  monkeypatch.setattr(os, "sched_setscheduler", refuse)
+  with real_time(True) as note:
+    assert "limits.conf" in note
+  with real_time(False) as note:
+    assert note == ""

@@ -1,0 +1,157 @@
+"""Stops: what is tolerated, what is not, and the sentence that says so."""
+
+import numpy as np
+import pytest
+
+from decap.deploy.robot_io import COMMAND_DT_S
+from decap.deploy.stops import Deadlines, Limits, Monitor, Tolerated, target_fault
+
+from .robots import MOTORS, J, state
+
+DT = COMMAND_DT_S
+
+
+def _monitor() -> Monitor:
+  monitor = Monitor(MOTORS, Limits(), start_s=0.0)
+  assert monitor.update(state(0.0), 0.0, 0, 0) is not None
+  return monitor
+
+
+def _feed(monitor, make, cycles=60, start=1) -> tuple[str | None, float]:
+  """First fault while `make(i, now_s)` supplies states, and when it came."""
+  for i in range(start, start + cycles):
+    now_s = i * DT
+    monitor.update(*make(i, now_s))
+    fault = monitor.fault(now_s)
+    if fault:
+      return fault, now_s
+  return None, 0.0
+
+
+def test_a_healthy_stream_has_no_fault():
+  monitor = _monitor()
+  fault, _ = _feed(monitor, lambda i, t: (state(t), t, 0, 0), cycles=2000)
+  assert fault is None and monitor.tolerated == Tolerated()
+  assert 0.0 < monitor.margins["joint range"] < 1.0
+
+
+def test_before_the_first_state_there_is_a_fault():
+  monitor = Monitor(MOTORS, Limits(), start_s=0.0)
+  assert monitor.fault(0.0) == "no state has arrived yet"
+  assert "states are lost" in monitor.fault(0.1)
+
+
+@pytest.mark.parametrize(
+  "make, expected",
+  [
+    (lambda i, t: (None, t, 0, 0), "states are lost"),
+    (lambda i, t: (None, t, i, 0), "states are corrupted"),
+    (lambda i, t: (state(0.0), t, 0, 0), "the robot's counter stands"),
+    (lambda i, t: (state(0.0, tick=2 * i), t, 0, 0), "nothing changed for"),
+    (lambda i, t: (state(0.0, tick=-2 * i), t, 0, 0), "the robot's counter stands"),
+  ],
+)
+def test_a_stream_that_ends_stops_after_50_ms(make, expected):
+  fault, now_s = _feed(_monitor(), make)
+  assert expected in fault
+  assert 0.05 < now_s < 0.055
+
+
+@pytest.mark.parametrize(
+  "changes, expected",
+  [
+    ({"quat": np.array([0.8, 0.6, 0.0, 0.0])}, "tilt is above 1 rad"),
+    (
+      {"q": MOTORS.array("default_pos") - 0.5 * np.eye(J)[3]},
+      "left_knee_joint is outside -0.19 … 2.98 rad",
+    ),
+    ({"dq": np.eye(J)[3] * -19.5}, "left_knee_joint is faster than 19 rad/s"),
+    ({"temperature": np.full(J, 91.0)}, "left_hip_pitch_joint is hotter than 90 °C"),
+  ],
+)
+def test_values_beyond_their_limits_stop_at_the_third_state(changes, expected):
+  def always(i, t):
+    return state(t, **changes), t, 0, 0
+
+  def once(i, t):
+    return always(i, t) if i == 5 else (state(t), t, 0, 0)
+
+  assert _feed(_monitor(), always) == (expected, pytest.approx(3 * DT))
+  assert _feed(_monitor(), once)[0] is None  # One such state alone is noise.
+
+
+@pytest.mark.parametrize(
+  "field", ["q", "dq", "tau_est", "quat", "gyro", "acc", "temperature"]
+)
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_one_value_that_is_no_number_stops_at_once(field, value):
+  broken = state(DT)
+  getattr(broken, field)[-1] = value
+  monitor = _monitor()
+  assert monitor.update(broken, DT, 0, 0) is None
+  assert monitor.fault(DT) == "the state has a value that is not a number"
+
+
+def test_an_orientation_that_is_no_rotation_stops_at_once():
+  monitor = _monitor()
+  assert monitor.update(state(DT, quat=np.zeros(4)), DT, 0, 0) is None
+  assert "is no rotation" in monitor.fault(DT)
+
+
+def test_a_second_publisher_stops_at_once_and_is_forgotten_after_a_second():
+  monitor = _monitor()
+  monitor.update(state(DT), DT, 0, 1)
+  assert monitor.fault(DT) == "another program sends commands to the robot"
+  fault, _ = _feed(monitor, lambda i, t: (state(t), t, 0, 1), start=600)
+  assert fault is None
+
+
+def test_what_happens_once_is_counted_and_tolerated():
+  monitor = _monitor()
+
+  def make(i, t):
+    if i == 10:  # Dropped, and the next ones late.
+      return None, t, 0, 0
+    if 20 <= i < 30:
+      return None, t, 0, 0
+    if i == 40:
+      return state(t - DT), t, 0, 0  # Doubled.
+    if i == 50:
+      return state(t - 3 * DT), t, 0, 0  # Reordered.
+    return state(t), t, int(i >= 55), 0  # One with a wrong checksum.
+
+  assert _feed(monitor, make, cycles=100)[0] is None
+  assert monitor.tolerated == Tolerated(
+    missing=13, duplicated=1, reordered=1, corrupted=1, missed=0
+  )
+
+
+def test_a_counter_that_wraps_goes_on():
+  monitor = Monitor(MOTORS, Limits(), start_s=0.0)
+  monitor.update(state(0.0, tick=2**32 - 1), 0.0, 0, 0)
+  assert monitor.update(state(DT, tick=1), DT, 0, 0) is not None
+
+
+def test_deadlines():
+  tolerated = Tolerated()
+  deadlines = Deadlines(Limits(), tolerated)
+  assert deadlines.fault(0.0, 0.0) is None
+  assert deadlines.fault(0.1, 0.03) is None
+  assert deadlines.fault(0.2, 0.03) is None
+  assert "3 cycles within a second" in deadlines.fault(0.3, 0.03)
+  assert deadlines.fault(1.25, 0.01) is None
+  assert "0.090 s late" in deadlines.fault(9.0, 0.09)
+  assert tolerated.missed == 4
+
+
+def test_targets_must_be_numbers_and_must_not_jump():
+  zero, names = np.zeros(J), MOTORS.joint_names
+  assert target_fault(zero + 1.4, zero, Limits(), names) is None
+  jump = np.eye(J)[4] * 1.6
+  assert (
+    target_fault(jump, zero, Limits(), names)
+    == "the target of left_ankle_pitch_joint jumps by 1.60 rad (at most 1.5)"
+  )
+  assert target_fault(zero * np.nan, zero, Limits(), names) == (
+    "the policy's output is not finite"
+  )

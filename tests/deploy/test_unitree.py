@@ -1,0 +1,222 @@
+"""DDS for real: two processes that exchange states and commands over the loopback."""
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from decap.deploy import dds
+from decap.deploy.controller import Controller, damping_of
+from decap.deploy.operator import Script
+from decap.deploy.robot_io import RobotCommand
+from decap.deploy.simulation import SimCfg, SimulatedRobot
+from decap.deploy.states import Mode
+from decap.deploy.unitree import SimulatorPort, UnitreeRobot
+from decap.deploy.watchdog import Watchdog
+from decap.errors import UserError
+from decap.robots.g1_motors import g1_motors
+
+from .robots import MOTORS, J, released, state
+
+needs_dds = pytest.mark.skipif(
+  importlib.util.find_spec("unitree_interface") is None
+  and dds.LIBRARY_VARIABLE not in os.environ,
+  reason="no DDS for this Python",
+)
+pytestmark = needs_dds
+
+_domains = iter(range(2 + os.getpid() % 100, 230))
+
+
+@pytest.fixture
+def domain() -> int:
+  """A domain that no other test uses, nor another run of the tests, hopefully."""
+  return next(_domains)
+
+
+@contextmanager
+def peer(role: str, domain: int, *arguments):
+  """Another process on the network; yields a function that waits for its result."""
+  folder = Path(__file__).parents[2]
+  process = subprocess.Popen(
+    [sys.executable, "-m", "tests.deploy.dds_peer", role, str(domain)]
+    + [json.dumps(a) for a in arguments],
+    cwd=folder,
+    stdout=subprocess.PIPE,
+    text=True,
+  )
+
+  def result() -> dict:
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 0
+    return json.loads(out.splitlines()[-1])
+
+  try:
+    yield result
+  finally:
+    process.kill()
+    process.wait()
+
+
+SCRIPT = "0 stand\n0.35 policy"
+SECONDS = 0.8
+
+
+def _drive(robot, motors, bundle) -> Controller:
+  controller = Controller(robot, motors, [bundle], Script(SCRIPT), stand_s=0.3)
+  controller.run_for(SECONDS)
+  return controller
+
+
+def test_controller_and_simulator_run_in_lockstep(domain):
+  with peer("simulator", domain, 29, SECONDS) as result:
+    robot = UnitreeRobot(MOTORS, "lo", domain, lockstep=True)
+    robot.connect(30.0)
+    controller = _drive(robot, MOTORS, released())
+    found = result()
+  assert controller.machine.mode is Mode.POLICY
+  assert controller.monitor.tolerated.missing == 0
+  assert found["rejected"] == robot.rejected_states() == robot.foreign_commands() == 0
+  robot.close()
+  # One state in, one command out: 500 Hz of simulated time, none lost.
+  assert len(found["gains"]) == pytest.approx(SECONDS * 500, abs=3)
+  # The same drive without a network in between ends in the same pose; the messages
+  # round to single precision.
+  alone = SimulatedRobot(29, SimCfg(noise=0.1))
+  _drive(alone, MOTORS, released())
+  np.testing.assert_allclose(found["q"], alone.data.qpos[7:], atol=0.02)
+
+
+def test_the_small_robot_echoes_its_own_mode_machine(domain):
+  small = g1_motors(23)
+  with peer("simulator", domain, 23, 0.1) as result:
+    with pytest.raises(UserError, match="calls itself mode_machine 4; the policy is f"):
+      UnitreeRobot(MOTORS, "lo", domain, lockstep=True).connect(30.0)
+    robot = UnitreeRobot(small, "lo", domain, lockstep=True)
+    assert robot.connect(30.0).mode_machine == 4
+    for _ in range(60):
+      robot.read()
+      # The simulator refuses commands for another mode_machine.
+      robot.write(RobotCommand(np.zeros(23), np.full(23, 7.0), np.ones(23)))
+      robot.sleep_until(robot.now_s() + 0.002)
+      if robot.now_s() >= 0.099:
+        break
+    found = result()
+  robot.close()
+  assert found["gains"][0] == 7.0
+
+
+@pytest.mark.skipif(
+  importlib.util.find_spec("unitree_interface") is None, reason="no vendor's SDK"
+)
+def test_the_vendor_s_sdk_understands_us_and_we_it():
+  rng = np.random.default_rng(0)
+  values = rng.uniform(0.5, 1.0, (5, J)).astype(np.float32).astype(float)
+  command = RobotCommand(*values)
+  with peer("vendor", 0) as result:
+    robot = UnitreeRobot(MOTORS, "lo", 0)
+    state = robot.connect(30.0)
+    np.testing.assert_allclose(state.q, 0.01 * np.arange(29), rtol=1e-6)
+    assert state.mode_machine == 5
+    ticks = set()
+    end = time.monotonic() + 5.0
+    while time.monotonic() < end and len(ticks) < 10:
+      robot.write(command)
+      robot.sleep_until(robot.now_s() + 0.005)
+      if (state := robot.read()) is not None:
+        ticks.add(state.tick)
+    assert len(ticks) > 3 and robot.rejected_states() == 0
+    found = result()
+  robot.close()
+  for name in ("q_target", "dq_target", "kp", "kd", "tau_ff"):
+    np.testing.assert_array_equal(found[name], getattr(command, name))
+
+
+def test_wrong_checksums_are_dropped_and_said(domain):
+  with peer("corrupted", domain):
+    robot = UnitreeRobot(MOTORS, "lo", domain)
+    end = time.monotonic() + 30.0
+    while robot.rejected_states() == 0 and time.monotonic() < end:
+      assert robot.read() is None
+      time.sleep(0.05)
+    with pytest.raises(UserError, match="states have a wrong checksum"):
+      robot.connect(0.3)
+  robot.close()
+
+
+def test_nobody_there_gets_a_sentence_and_no_command(domain):
+  port = SimulatorPort(MOTORS, "lo", domain)
+  robot = UnitreeRobot(MOTORS, "lo", domain)
+  with pytest.raises(UserError, match="No robot on the network: no state arrived"):
+    robot.connect(0.3)
+  robot.write(damping_of(MOTORS))
+  assert port.receive(0.2) is None
+  robot.close()
+  port.close()
+
+
+def test_a_second_publisher_is_seen_and_oneself_is_not(domain):
+  robot = UnitreeRobot(MOTORS, "lo", domain)
+  robot.mode_machine = 5
+  for _ in range(20):
+    robot.write(damping_of(MOTORS))
+  time.sleep(0.1)
+  assert robot.foreign_commands() == 0
+  with peer("intruder", domain):
+    end = time.monotonic() + 30.0
+    while robot.foreign_commands() == 0 and time.monotonic() < end:
+      time.sleep(0.02)
+  assert robot.foreign_commands() > 0
+  robot.close()
+
+
+def _damped(port: SimulatorPort, seconds: float) -> int:
+  """Damping commands that arrive within a time; others fail the test."""
+  count, end = 0, time.monotonic() + seconds
+  while time.monotonic() < end:
+    received = port.receive(0.02)
+    if received is not None:
+      command, mode_machine = received
+      assert not command.kp.any() and (command.kd > 0).all() and mode_machine == 5
+      count += 1
+  return count
+
+
+@pytest.mark.parametrize("how", ["death", "hang", "goodbye"])
+def test_the_watchdog_damps_when_the_controller_cannot(domain, how):
+  port = SimulatorPort(MOTORS, "lo", domain)
+  port.publish(state())
+  watchdog = Watchdog("lo", domain, 29, mode_machine=5, hang_s=0.3)
+  for _ in range(50):
+    watchdog.beat()
+    time.sleep(0.01)
+  assert _damped(port, 0.05) == 0 and watchdog.alive()
+  if how == "goodbye":
+    watchdog.close()
+    assert _damped(port, 0.6) == 0
+  else:
+    if how == "death":
+      os.close(watchdog._pipe)
+    assert _damped(port, 1.0) > 50
+    watchdog._process.kill()
+    watchdog._process.wait()
+  port.close()
+
+
+def test_interfaces_and_libraries_that_are_not_there(tmp_path, monkeypatch):
+  with pytest.raises(UserError, match="no network interface 'eth9' .there are lo"):
+    dds.Participant("eth9", 1)
+  monkeypatch.setenv(dds.LIBRARY_VARIABLE, str(tmp_path / "no.so"))
+  with pytest.raises(UserError, match="DECAP_LIBDDSC names .* which is no file"):
+    dds.library_path()
+  monkeypatch.delenv(dds.LIBRARY_VARIABLE)
+  monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+  with pytest.raises(UserError, match=r"pip install 'decap\[robot\]'"):
+    dds.library_path()

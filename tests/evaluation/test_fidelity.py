@@ -1,0 +1,24 @@
+import pytest
+
+from decap.deploy.bundle import load_bundle
+from decap.evaluation import fidelity
+from tests.deploy.robots import POLICY
+
+
+@pytest.mark.slow
+def test_both_simulators_agree_at_the_same_step():
+  found = fidelity.compare(load_bundle(POLICY), (0.5,))
+  assert found["worst_fine_step_m_s"] <= fidelity.TOLERANCE_M_S
+
+
+def test_table_shows_both_differences():
+  row = {
+    "command": 0.5,
+    "training": 0.4,
+    "training_fine_step": 0.44,
+    "sim2sim": 0.45,
+    "difference": 0.05,
+    "difference_fine_step": 0.01,
+  }
+  lines = fidelity.fidelity_table([{"policy": "p", "rows": [row]}])
+  assert lines[-1] == ("| p | 0.5 | 0.400 | 0.440 | 0.450 | +0.050 (+0.010 at 2 kHz) |")

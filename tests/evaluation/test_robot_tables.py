@@ -1,0 +1,115 @@
+import json
+from copy import deepcopy
+
+import pytest
+
+from decap.deploy.simulation import SimCfg
+from decap.errors import UserError
+from decap.evaluation import robot_tables, robot_walks, robustness
+
+WALK = {
+  "seconds": 12.0,
+  "distance_m": 5.0,
+  "followed": 0.9,
+  "velocity_error": 0.1,
+  "fell": False,
+  "intervened": False,
+  "stop_reason": "",
+  "joints": {"upper": dict.fromkeys(robot_tables.JOINT_METRICS, 1.0)},
+  "gyro_rms": {"head": 0.3, "torso": 0.2, "wrist": 0.4},
+  "over_time": {"torso": [0.1, 0.2] * 50, "wrist_xy": [0.3, 0.1] * 50},
+}
+
+
+def results(name: str = "calm", **change) -> dict:
+  walks = [
+    {
+      "table": case.table,
+      "terrain": case.terrain,
+      "payload_kg": case.payload_kg,
+      "repeat": repeat,
+      **deepcopy(WALK),
+      **change,
+    }
+    for case in robot_walks.cases()
+    for repeat in range(3)
+  ]
+  return {
+    "format": robot_walks.FORMAT,
+    "policy": {"name": name, "onnx_sha256": "0"},
+    "protocol": robot_walks.protocol(3, SimCfg()),
+    "walks": walks,
+  }
+
+
+def test_cases_are_the_papers_terrains_with_and_without_payload():
+  cases = robot_walks.cases()
+  for payload in (0.0, 1.2):
+    terrains = [
+      c.terrain for c in cases if (c.table, c.payload_kg) == ("terrain", payload)
+    ]
+    assert set(robot_walks.PAPER_TERRAINS) < set(terrains)
+
+
+def test_tables_show_means_falls_and_what_was_followed():
+  calm, wild = results(), results("wild", fell=True)
+  for repeat, walk in enumerate(robot_tables.chosen(calm, "identical", "flat", 0.0)):
+    walk["joints"]["upper"]["action_rate"] = 1.0 + repeat  # 1, 2, 3.
+  text = robot_tables.tables([calm, wild])
+  assert "| calm | upper | 2.00 ± 1.00 | 1.00 ± 0.00" in text
+  assert "| 0 of 3 | 0 of 3 |" in text and "| 3 of 3 | 0 of 3 |" in text
+  assert "0.30 / 0.20 / 0.40 |" in text and "0.30 / 0.20 / 0.40 (3 fell)" in text
+  assert "0.90 ± 0.00" in text
+
+
+def test_results_of_other_protocols_are_refused():
+  other = results("other")
+  other["protocol"] = robot_walks.protocol(5, SimCfg())
+  with pytest.raises(UserError, match="'repeats' differs"):
+    robot_tables.tables([results(), other])
+
+
+def test_files_come_back_as_written_and_others_are_refused(tmp_path):
+  path = robot_walks.save(results(), tmp_path)
+  assert robot_walks.load(path) == results()
+  (tmp_path / "x.json").write_text(json.dumps({"format": "other"}))
+  with pytest.raises(UserError, match="no results"):
+    robot_walks.load(tmp_path / "x.json")
+
+
+def test_margin_reaches_as_far_as_every_walk_survives():
+  def rows(*survived: int) -> list[dict]:
+    values = robustness.AXES["ground_friction"][1]
+    return [{"value": v, "survived": s} for v, s in zip(values, survived, strict=True)]
+
+  def margin(*survived: int):
+    return robustness.margin("ground_friction", rows(*survived), 3)
+
+  # 0.15, 0.3, 0.45, 0.6 (nominal), 0.9.
+  assert margin(3, 2, 3, 3, 3) == [0.45, 0.9]
+  assert margin(3, 3, 3, 3, 0) == [0.15, 0.6]
+  assert margin(3, 3, 3, 2, 3) is None
+
+
+def test_margin_table_marks_the_ends_of_what_was_tried():
+  sweep = {
+    "policy": {"name": "calm"},
+    "axes": {"ground_friction": [], "noise": []},
+    "margins": {"ground_friction": [0.3, 0.9], "noise": None},
+  }
+  assert "| calm | 0.3 … ≥ 0.9 | none |" in robustness.margin_table([sweep])
+
+
+def test_figures_have_a_line_per_policy():
+  pytest.importorskip("matplotlib")
+  from decap.evaluation import robot_figures
+
+  drawn = robot_figures.figures([results(), results("wild", fell=True)])
+  assert set(drawn) == {"torso", "wrist", "payload"}
+  lines = drawn["torso"].axes[0].get_lines()
+  assert [line.get_label() for line in lines[:2]] == ["calm", "wild"] or len(lines) >= 2
+  rows = [{"value": 0.0, "survived": 3, "followed": 0.5}]
+  rows.append({"value": 1.0, "survived": 1, "followed": 0.4})
+  sweep = {"policy": {"name": "calm"}, "repeats": 3, "axes": {"noise": rows}}
+  figure = robot_figures.survival([sweep])
+  assert list(figure.axes[0].get_lines()[0].get_ydata()) == [1.0, 1 / 3]
