@@ -8,7 +8,6 @@ from statistics import fmean
 
 import pytest
 import torch
-
 from decap.constraints.feasibility import RewardGuard
 
 ROOT = Path(__file__).parents[1]

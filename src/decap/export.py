@@ -7,6 +7,7 @@ activation, so neither a tracer nor mjlab is needed, and a checkpoint alone is e
 from __future__ import annotations
 
 import platform
+from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -45,8 +46,15 @@ MEANINGS = {
   "joint_pos_rel": "joint positions minus default pose, rad, in joint order",
   "joint_vel_rel": "joint velocities, rad/s, in joint order",
   "last_action": "previous action, before scaling, in joint order",
+  "gait_clock": "sin and cos of 2π times the gait's phase, which is 0 when the policy "
+  "starts and grows by control_dt_s / period_s per step; the network itself takes zeros "
+  "while the norm of the command is at most command_threshold",
 }
 """What the terms that robots know mean; others are described by their docstring."""
+
+
+CLOCK_PARAMS = ("period_s", "command_threshold")
+"""What a robot has to know of a gait's clock."""
 
 
 def export_checkpoint(checkpoint: Path, folder: Path) -> dict[str, Any]:
@@ -57,7 +65,10 @@ def export_checkpoint(checkpoint: Path, folder: Path) -> dict[str, Any]:
   description = state["policy"]
   network = description["network"]
   onnx = actor_to_onnx(
-    state["actor_state_dict"], network["activation"], network["normalizer_eps"]
+    state["actor_state_dict"],
+    network["activation"],
+    network["normalizer_eps"],
+    description["observations"],
   )
   info = {**description, "iteration": state["iter"]}
   write_bundle(folder, with_metadata(onnx, info), info)
@@ -67,7 +78,10 @@ def export_checkpoint(checkpoint: Path, folder: Path) -> dict[str, Any]:
 
 
 def actor_to_onnx(
-  weights: dict[str, torch.Tensor], activation: str, normalizer_eps: float
+  weights: dict[str, torch.Tensor],
+  activation: str,
+  normalizer_eps: float,
+  observations: Sequence[Mapping[str, Any]] = (),
 ) -> bytes:
   """The deterministic policy as ONNX: obs [N, D] → actions [N, J].
 
@@ -75,6 +89,8 @@ def actor_to_onnx(
     weights: State dict of the actor, with rsl_rl's names.
     activation: rsl_rl's name of the activation between layers.
     normalizer_eps: What the normaliser adds to the standard deviation.
+    observations: What policy.json says of the terms. Where a clock is among them, the
+      network stops it itself when told to stand: a robot may leave it running.
   """
   from onnx import TensorProto, checker, helper, numpy_helper
 
@@ -90,7 +106,8 @@ def actor_to_onnx(
   nodes, constants = [], []
 
   def constant(name: str, value: torch.Tensor) -> str:
-    array = np.ascontiguousarray(value.detach().cpu().numpy(), np.float32)
+    array = np.ascontiguousarray(value.detach().cpu().numpy())
+    array = array.astype(np.int64 if array.dtype == np.int64 else np.float32)
     constants.append(numpy_helper.from_array(array, name))
     return name
 
@@ -100,6 +117,14 @@ def actor_to_onnx(
     return output
 
   value = "obs"
+  if gate := _clock_gate(observations):
+    command, keeps, threshold = gate
+    asked = add("Gather", value, constant("command_columns", command), axis=1)
+    asked = add("ReduceL2", asked, axes=[1], keepdims=1)
+    moves = add("Greater", asked, constant("command_threshold", threshold))
+    moves = add("Cast", moves, to=TensorProto.FLOAT)
+    ticks = add("Mul", moves, constant("clock_columns", 1.0 - keeps))
+    value = add("Mul", value, add("Add", ticks, constant("other_columns", keeps)))
   if "obs_normalizer._mean" in weights:
     mean, std = (weights[f"obs_normalizer.{name}"] for name in ("_mean", "_std"))
     value = add("Sub", value, constant("obs_mean", mean))
@@ -131,6 +156,22 @@ def actor_to_onnx(
   )
   checker.check_model(model)
   return model.SerializeToString()
+
+
+def _clock_gate(
+  observations: Sequence[Mapping[str, Any]],
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor] | None:
+  """Columns of the command, all columns but the clock's [1, D], and the threshold."""
+  columns, start = {}, 0
+  for term in observations:
+    columns[term["name"]] = torch.arange(start, start + term["dim"])
+    start += term["dim"]
+  if "clock" not in columns or "command" not in columns:
+    return None
+  keeps = torch.ones(1, start)
+  keeps[0, columns["clock"]] = 0.0
+  (clock,) = (term for term in observations if term["name"] == "clock")
+  return columns["command"], keeps, torch.tensor([clock["command_threshold"]])
 
 
 def describe(env: Any, spec: RunSpec, agent: AgentCfg) -> dict[str, Any]:
@@ -229,6 +270,7 @@ def _observations(env: Any) -> list[dict[str, Any]]:
         "clip": list(cfg.clip) if cfg.clip is not None else None,
         "function": func,
         "meaning": MEANINGS.get(name) or MEANINGS.get(func, doc),
+        **{k: cfg.params[k] for k in CLOCK_PARAMS if func == "gait_clock"},
       }
     )
   return described

@@ -209,6 +209,24 @@ def _decap(env: ConstrainedEnvCfg, agent: AgentCfg) -> None:
   agent.algorithm.reward_rule = "clip"
 
 
+def _decap_calm_torso(env: ConstrainedEnvCfg, agent: AgentCfg) -> None:
+  """A torso that sways costs what a joint beyond its limits costs."""
+  from mjlab.managers import SceneEntityCfg
+
+  from decap.envs import mdp
+  from decap.envs.constraint_manager import ConstraintTermCfg
+
+  _decap(env, agent)
+  torso = env.viewer.body_name
+  if torso is None:
+    raise UserError("This method needs a task whose camera follows the robot's torso.")
+  env.constraints["torso_ang_vel"] = ConstraintTermCfg(
+    func=mdp.body_angular_speed,
+    limits=1.0,
+    params={"asset_cfg": SceneEntityCfg("robot", body_names=(torso,))},
+  )
+
+
 def _decap_no_barrier(env: ConstrainedEnvCfg, agent: AgentCfg) -> None:
   _decap(env, agent)
   env.termination.barrier = False
@@ -309,6 +327,12 @@ METHODS = {
       "decap",
       "decoupled limits, soft barrier, survival-adjusted returns",
       _decap,
+      uses=(*_DECAP_OPTIONS, *_BARRIER_OPTIONS),
+    ),
+    Method(
+      "decap-calm-torso",
+      "DeCap with a limit on the torso's angular velocity, too",
+      _decap_calm_torso,
       uses=(*_DECAP_OPTIONS, *_BARRIER_OPTIONS),
     ),
     Method(

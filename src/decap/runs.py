@@ -80,7 +80,7 @@ def build_configs(
   Args:
     play: The task's play variant: endless episodes, no noise, no pushes.
   """
-  from decap.tasks import TASKS, agent_cfg, env_cfg
+  from decap.tasks import TASKS, agent_cfg, env_cfg, hide_clock
 
   method = get_method(spec.method)
   overrides = list(spec.overrides)
@@ -90,8 +90,7 @@ def build_configs(
   env = env_cfg(spec.task, play=play)
   agent = agent_cfg(spec.task)
   if spec.blind:
-    for group in env.observations.values():
-      group.terms.pop("clock", None)
+    hide_clock(env)
   _add_groups(env, overrides)
   _apply_limits(env, spec.limits)
   method.edit(env, agent)

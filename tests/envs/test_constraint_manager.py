@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 import torch
+from decap.constraints.feasibility import FeasibilityCfg
 from mjlab.tasks.registry import load_env_cfg
 
-from decap.constraints.feasibility import FeasibilityCfg
 from decap.constraints.groups import BodyGroupCfg
 from decap.constraints.termination import TerminationCfg
 from decap.envs import mdp

@@ -24,7 +24,9 @@ from decap.deploy.onnx_numbers import not_finite
 from decap.errors import UserError
 
 FORMAT = "decap-policy"
-SCHEMA = 1
+SCHEMA = 2
+"""2: a gait's clock among the observations says its period and threshold."""
+READABLE = (1, SCHEMA)
 ONNX_FILE = "policy.onnx"
 JSON_FILE = "policy.json"
 
@@ -213,9 +215,10 @@ def check_info(info: Any, name: str) -> None:
   """Raise where a bundle's description is foreign, too new, incomplete or wrong."""
   if not isinstance(info, dict) or info.get("format") != FORMAT:
     raise UserError(f"{name} is not a decap policy (no '{FORMAT}' mark).")
-  if info.get("schema") != SCHEMA:
+  if info.get("schema") not in READABLE:
     raise UserError(
-      f"{name} has schema {info.get('schema')}; this decap reads schema {SCHEMA}."
+      f"{name} has schema {info.get('schema')}; this decap reads schemas "
+      f"{' and '.join(map(str, READABLE))}."
     )
   missing = [key for key in _REQUIRED if key not in info]
   if missing:

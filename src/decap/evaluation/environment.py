@@ -24,10 +24,13 @@ FEET_SENSOR = "feet_contact"
 
 
 def evaluation_cfg(
-  protocol: Protocol, limits: Limits | None = None
+  protocol: Protocol, limits: Limits | None = None, blind: bool = False
 ) -> ConstrainedEnvCfg:
-  """The task's training environment with the protocol's commands and disturbances."""
-  from decap.tasks import env_cfg, task_names
+  """The task's training environment with the protocol's commands and disturbances.
+
+  A blind policy does not see the gait's clock.
+  """
+  from decap.tasks import env_cfg, hide_clock, task_names
 
   if protocol.task not in task_names():
     raise UserError(
@@ -36,6 +39,8 @@ def evaluation_cfg(
   cfg = env_cfg(protocol.task)
   cfg.scene.num_envs = protocol.num_envs
   cfg.seed = protocol.seed
+  if blind:
+    hide_clock(cfg)
   for name, values in (limits or {}).items():
     _set_limits(cfg, name, values)
   undisturbed(cfg, None if not protocol.disturbed else protocol.push_interval_s)

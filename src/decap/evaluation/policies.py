@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
 
 from decap.errors import UserError
 
@@ -34,6 +33,12 @@ class Policy:
   metrics file says about it."""
   description: dict[str, Any] | None = None
   """What a bundle says of robot and observations; None for the action zero."""
+
+  @property
+  def blind(self) -> bool:
+    """Whether it does not observe a gait's clock; the action zero observes nothing."""
+    terms = (self.description or {"observations": [{"name": "clock"}]})["observations"]
+    return "clock" not in [term["name"] for term in terms]
 
   def check(self, expected: Mapping[str, Any]) -> None:
     """Refuse a robot or an observation layout other than the environment's.
@@ -99,26 +104,6 @@ def describe_differences(
   )
 
 
-def torch_from_onnx(onnx: bytes) -> nn.Module:
-  """A chain of normaliser, linear layers and activations as a torch module.
-
-  ONNX runtimes for GPUs are heavy and copy through the host; a policy is a short chain
-  of well-known operators.
-  """
-  from onnx import load_model_from_string, numpy_helper
-
-  graph = load_model_from_string(onnx).graph
-  constants = {i.name: numpy_helper.to_array(i) for i in graph.initializer}
-  layers = []
-  flowing = graph.input[0].name
-  for node in graph.node:
-    if node.input[0] != flowing:
-      raise UserError(f"The ONNX policy is not a chain: {node.op_type} branches off.")
-    layers.append(_layer(node, [constants[name] for name in node.input[1:]]))
-    flowing = node.output[0]
-  return nn.Sequential(*layers)
-
-
 # Sources.
 
 
@@ -136,6 +121,7 @@ def _from_checkpoint(path: Path, source: str, device: str) -> Policy:
 
 def _from_bundle(path: Path, source: str, device: str) -> Policy:
   from decap.deploy.bundle import ONNX_FILE, load_bundle
+  from decap.evaluation.onnx_torch import torch_from_onnx
 
   description = load_bundle(path).info
   network = torch_from_onnx((path / ONNX_FILE).read_bytes()).to(device).eval()
@@ -214,49 +200,3 @@ def _observation_differences(
 
 def _same(a: Any, b: Any) -> bool:
   return (a is None) == (b is None) and (a is None or np.allclose(a, b))
-
-
-# ONNX.
-
-
-class _Affine(nn.Module):
-  """An element-wise operation with a constant, as normalisers have."""
-
-  value: torch.Tensor
-
-  def __init__(self, operator: str, value: np.ndarray) -> None:
-    super().__init__()
-    self._operator = operator  # ty: ignore[unresolved-attribute]
-    self.register_buffer("value", torch.from_numpy(value.copy()))
-
-  def forward(self, x: torch.Tensor) -> torch.Tensor:
-    return getattr(torch, self._operator)(x, self.value)
-
-
-_ELEMENTWISE = {"Sub": "sub", "Add": "add", "Div": "div", "Mul": "mul"}
-_ACTIVATIONS: dict[str, type[nn.Module]] = {
-  "Elu": nn.ELU,
-  "Relu": nn.ReLU,
-  "Selu": nn.SELU,
-  "Sigmoid": nn.Sigmoid,
-  "Softplus": nn.Softplus,
-  "Tanh": nn.Tanh,
-}
-
-
-def _layer(node: Any, constants: list[np.ndarray]) -> nn.Module:
-  if node.op_type in _ELEMENTWISE:
-    return _Affine(_ELEMENTWISE[node.op_type], constants[0])
-  if node.op_type in _ACTIVATIONS and not node.attribute:
-    return _ACTIVATIONS[node.op_type]()
-  if node.op_type == "Gemm":
-    attributes = {a.name: a for a in node.attribute}
-    transposed = "transB" in attributes and attributes["transB"].i
-    weight = constants[0] if transposed else constants[0].T
-    layer = nn.Linear(weight.shape[1], weight.shape[0])
-    with torch.no_grad():
-      layer.weight.copy_(torch.from_numpy(weight.copy()))
-      layer.bias.copy_(torch.from_numpy(constants[1].copy()))
-    return layer
-  known = ", ".join((*_ELEMENTWISE, *_ACTIVATIONS, "Gemm"))
-  raise UserError(f"The ONNX policy has the operator {node.op_type} (known: {known}).")

@@ -83,7 +83,7 @@ def evaluate(
     # The engine has its own threads; a fixed number keeps sums identical everywhere.
     torch.set_num_threads(1)
   policy = load_policy(source, device) if isinstance(source, str) else source
-  cfg = evaluation_cfg(protocol, limits)
+  cfg = evaluation_cfg(protocol, limits, policy.blind)
   env = make_env(cfg, device, backend)
   try:
     policy.check(describe_env(env, protocol.task))

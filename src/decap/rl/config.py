@@ -129,7 +129,7 @@ class PpoCfg:
   situation and the mirror image of what it does in the situation itself. It comes in as
   the entropy bonus goes: from the start on, it favours hopping on both feet."""
   rate_final: float = 1.0
-  """Share of the learning rate that is left at the end of the run; it falls linearly
+  """Of a fixed schedule: share of the learning rate that is left at the end of the run; it falls linearly
   from the middle on."""
 
   def __post_init__(self) -> None:

@@ -106,6 +106,7 @@ class PPO(rsl_rl.algorithms.PPO):
     self._loss_names = tuple(weights)
     self._loss_weights = torch.tensor(list(weights.values()), device=device)
     self._loss_sums = torch.zeros_like(self._loss_weights)
+    self._weigh()
     # Of the policy that acted [A]: the same for all samples.
     self._old_std = torch.zeros_like(self.std)
     self._kl_sum = torch.zeros_like(self.std)  # [A]
@@ -148,7 +149,8 @@ class PPO(rsl_rl.algorithms.PPO):
     if self.cfg.survival or self.cfg.reward_rule == "scale-clip":
       delta = self.termination(extras["constraints"]).to(rewards.dtype)
     time_outs = extras.get("time_outs", torch.zeros_like(dones))
-    self.progress.hear(extras.get("progress"), dones & ~time_outs)
+    fell = dones.bool().logical_and(time_outs.bool().logical_not())
+    self.progress.hear(extras.get("progress"), fell)
     rewards = self.reward(rewards, delta)
     if not self.cfg.survival:
       delta = torch.zeros_like(rewards)
@@ -246,13 +248,8 @@ class PPO(rsl_rl.algorithms.PPO):
     self.progress.between_iterations()
     if self.feasibility is not None:
       self.feasibility.between_iterations(self.progress)
+    self._weigh()
     cfg = self.cfg
-    settled = (self.progress.steady_iterations / cfg.entropy_iterations).clamp(max=1.0)
-    if cfg.entropy_final is not None:
-      change = cfg.entropy_final / cfg.entropy_coef
-      self._weight("entropy").copy_(-cfg.entropy_coef * change**settled)
-    if self.mirrors:
-      self._weight("mirror").copy_(cfg.mirror_loss_coef * settled)
     if cfg.schedule == "fixed":
       late = max(0.0, 2.0 * share - 1.0)
       self.learning_rate.fill_(
@@ -353,6 +350,16 @@ class PPO(rsl_rl.algorithms.PPO):
     """Current standard deviation of each action [A]."""
     return self.actor.gaussian.current_std
 
+  def _weigh(self) -> None:
+    """Weights that change as robots settle: less entropy, more symmetry."""
+    cfg = self.cfg
+    settled = (self.progress.steady_iterations / cfg.entropy_iterations).clamp(max=1.0)
+    if cfg.entropy_final is not None:
+      change = cfg.entropy_final / cfg.entropy_coef
+      self._weight("entropy").copy_(-cfg.entropy_coef * change**settled)
+    if self.mirrors:
+      self._weight("mirror").copy_(cfg.mirror_loss_coef * settled)
+
   def _weight(self, name: str) -> Tensor:
     """A view of what a term of the loss counts. # []"""
     return self._loss_weights[self._loss_names.index(name)]
@@ -404,6 +411,7 @@ class PPO(rsl_rl.algorithms.PPO):
     # The rate must stay the tensor that is adapted, and the flags this device's.
     group.update(flags, lr=self.learning_rate)
     self.progress.load_state_dict(state["progress"])
+    self._weigh()
     if self.feasibility is not None:
       self.feasibility.load_state_dict(state["feasibility"])
 
