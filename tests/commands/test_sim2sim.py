@@ -71,7 +71,17 @@ def test_table_writes_results_tables_and_figures(capsys, tmp_path, monkeypatch):
   short = robot_walks.straight(0.5, 0.4)
   monkeypatch.setattr(robot_walks, "IDENTICAL_WALK", short)
   monkeypatch.setattr(robot_walks, "TERRAIN_WALK", short)
-  words = ["sim2sim", "table", str(POLICY), "--repeats", "1", "--out", str(tmp_path)]
+  words = [
+    "sim2sim",
+    "table",
+    str(POLICY),
+    "--repeats",
+    "1",
+    "--out",
+    str(tmp_path),
+    "--jobs",
+    "2",
+  ]
   assert main(words) == 0
   results = robot_walks.load(tmp_path / "g1-flat-decap.json")
   assert [walk["table"] for walk in results["walks"]] == ["identical", "terrain"]
