@@ -207,7 +207,8 @@ def _record(
 
   camera = video.HEAD_CAMERA if options.ego else "follow"
   print("Rendering …", flush=True)
-  drawn = [(name, video.render(trace, cfg, camera)) for name, trace in clips]
+  size = (640, 480) if len(clips) == 1 else (400, 300)
+  drawn = [(name, video.render(trace, cfg, camera, size)) for name, trace in clips]
   frames = drawn[0][1] if len(drawn) == 1 else video.side_by_side(drawn)
   video.write(Path(options.video), frames)
   print(f"Wrote {options.video}")
