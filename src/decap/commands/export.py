@@ -17,7 +17,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     "--output", metavar="DIR", help="bundle folder (default: RUN/policy)"
   )
   parser.add_argument(
-    "--weights", action="store_true", help="also what `train --init-from` continues from"
+    "--weights",
+    action="store_true",
+    help="also what `train --init-from` continues from",
   )
 
 
