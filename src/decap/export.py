@@ -20,6 +20,7 @@ from decap.deploy.bundle import write_bundle
 from decap.deploy.mjlab_format import with_metadata
 from decap.errors import UserError
 from decap.files import write_text
+from decap.rl.checkpoint_files import WEIGHTS_FILE
 from decap.rl.modules import deterministic_weights
 
 if TYPE_CHECKING:
@@ -57,8 +58,14 @@ CLOCK_PARAMS = ("period_s", "command_threshold")
 """What a robot has to know of a gait's clock."""
 
 
-def export_checkpoint(checkpoint: Path, folder: Path) -> dict[str, Any]:
-  """Write the policy of a checkpoint as a bundle; returns its description."""
+def export_checkpoint(
+  checkpoint: Path, folder: Path, weights: bool = False
+) -> dict[str, Any]:
+  """Write the policy of a checkpoint as a bundle; returns its description.
+
+  With `weights`, networks and description go beside it, to continue from; without
+  state of optimiser and environment they are a seventh of a checkpoint and more.
+  """
   from decap.rl import checkpoint as checkpoints
 
   state = checkpoints.load(checkpoint)
@@ -74,6 +81,9 @@ def export_checkpoint(checkpoint: Path, folder: Path) -> dict[str, Any]:
   write_bundle(folder, with_metadata(onnx, info), info)
   if unitree_format.is_expressible(info):
     write_text(folder / unitree_format.FILE, unitree_format.deploy_yaml(info))
+  if weights:
+    kept = ("actor_state_dict", "critic_state_dict", "iter", "policy", "run")
+    checkpoints.save(folder / WEIGHTS_FILE, {k: state[k] for k in kept if k in state})
   return info
 
 

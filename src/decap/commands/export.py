@@ -16,6 +16,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
   parser.add_argument(
     "--output", metavar="DIR", help="bundle folder (default: RUN/policy)"
   )
+  parser.add_argument(
+    "--weights",
+    action="store_true",
+    help="also what `train --init-from` continues from",
+  )
 
 
 def run(options: argparse.Namespace) -> None:
@@ -26,7 +31,7 @@ def run(options: argparse.Namespace) -> None:
   from decap.deploy.bundle import load_bundle
   from decap.export import export_checkpoint
 
-  export_checkpoint(checkpoint, folder)
+  export_checkpoint(checkpoint, folder, weights=options.weights)
   bundle = load_bundle(folder)
   print(
     f"{folder}: {bundle.info['method']} on {bundle.info['task']}, iteration "

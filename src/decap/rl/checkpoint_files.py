@@ -8,6 +8,8 @@ from pathlib import Path
 from decap.errors import UserError
 
 FOLDER = "checkpoints"
+WEIGHTS_FILE = "weights.pt"
+"""Networks beside a released policy, to start another training from."""
 _NAME = re.compile(r"model_(\d+)\.pt")
 
 
@@ -38,12 +40,15 @@ def list_checkpoints(run_dir: Path) -> list[tuple[int, Path]]:
 
 
 def resolve(run_or_checkpoint: str | Path) -> Path:
-  """Path of a checkpoint, given itself or its run folder (the latest one then)."""
+  """Path of a checkpoint, given itself, its run folder (the latest one then) or a
+  released policy with its weights."""
   path = Path(run_or_checkpoint)
   if path.is_file():
     return path
   if not path.is_dir():
     raise UserError(f"There is no run folder or checkpoint {path}.")
+  if (path / WEIGHTS_FILE).is_file():
+    return path / WEIGHTS_FILE
   checkpoints = list_checkpoints(path)
   if not checkpoints:
     raise UserError(f"{path} has no checkpoint in its folder '{FOLDER}'.")
