@@ -85,9 +85,7 @@ def test_metrics_count_only_if_newer_than_the_checkpoint(tmp_path):
 
 
 def test_commands_start_and_continue(tmp_path):
-  job = make_job(
-    tmp_path, grid={"env.termination.kappa": [3]}, blind=True, seed=4
-  )
+  job = make_job(tmp_path, grid={"env.termination.kappa": [3]}, blind=True, seed=4)
   plan = Plan(runs=(job.run,), device="cpu")
   assert train_command(job, plan) == [
     *("train", "--device", "cpu", "--backend", "auto", "--iterations", "10"),
