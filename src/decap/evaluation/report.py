@@ -291,6 +291,9 @@ figcaption { color: var(--soft); font-size: 0.85rem; padding-top: 4px;
   color: var(--ink); border: 1px solid var(--line); border-radius: 6px;
   background: var(--card); }
 .hint, .missing, .note { color: var(--soft); font-size: 0.85rem; }
+@media (max-width: 520px) { th, td { padding: 5px 6px; }
+  tbody .lead[scope=row] { min-width: 6em; }
+  figure:not(.clip) figcaption::before { content: "swipe ↔ · "; } }
 @media print { body { background: #fff; } section { border: 0; break-inside: avoid; }
   .controls { display: none; } }
 """
