@@ -124,7 +124,7 @@ def _edit(folder, **changes) -> None:
   "changes, message",
   [
     ({"format": "other"}, "not a decap policy"),
-    ({"schema": 99}, "schema 99"),
+    ({"schema": 3}, "schema 3; this decap reads schemas 1 and 2"),
     ({"stiffness": None}, "lacks stiffness"),
     ({"stiffness": 5}, "is damaged"),
     ({"damping": ["a", "b", "c"]}, "is damaged"),
@@ -251,3 +251,10 @@ def test_a_bundle_is_restored_after_a_failed_replacement(tmp_path, monkeypatch):
   assert load_bundle(folder).info["task"] == "test"
   assert (folder / "notes.txt").read_text() == "mine"
   assert [p.name for p in tmp_path.iterdir()] == ["policy"]
+
+
+@pytest.mark.parametrize("schema", [1, 2])
+def test_bundles_of_both_schemas_load(tmp_path, schema):
+  _write(tmp_path / "bundle")
+  _edit(tmp_path / "bundle", schema=schema)
+  assert load_bundle(tmp_path / "bundle").info["schema"] == schema

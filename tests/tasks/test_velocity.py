@@ -51,6 +51,7 @@ NOISE = {
   "joint_pos": 0.01,
   "joint_vel": 1.5,
   "actions": None,
+  "clock": None,
 }
 
 LIMITS = {
@@ -114,7 +115,7 @@ def test_commands(cfg):
   command = cfg.commands["twist"]
   assert command.ranges.lin_vel_x == (-0.5, 1.0)
   assert command.ranges.lin_vel_y == (-0.3, 0.3)
-  assert command.ranges.ang_vel_z == (-0.2, 0.2)
+  assert command.ranges.ang_vel_z == (-0.5, 0.5)
   assert command.resampling_time_range == (10.0, 10.0)
   assert command.rel_standing_envs == 0.02
   assert not command.heading_command
