@@ -20,7 +20,7 @@ from decap.errors import UserError
 from decap.lock import one_writer
 from decap.rl import checkpoint, checkpoint_files
 from decap.rl.inference import policy_from_state
-from decap.runs import load_spec
+from decap.runs import RUN_FILE, load_spec
 
 SMALL = ["--agent.policy.hidden-dims", "(32,16)", "--agent.num-steps-per-env", "6"]
 
@@ -356,10 +356,10 @@ def test_a_run_of_an_earlier_decap_gets_one_sentence(run, tmp_path, capsys):
   # What they lack, and how their overrides were spelt.
   del state["progress"]
   torch.save({**state, "version": 1}, path)
-  spec = json.loads((tmp_path / "run" / "run.json").read_text())
+  spec = json.loads((tmp_path / "run" / RUN_FILE).read_text())
   spec["overrides"] += ["--env.feasibility.budget", "0.01"]
   spec["feasibility"] = "anneal"
-  (tmp_path / "run" / "run.json").write_text(json.dumps(spec))
+  (tmp_path / "run" / RUN_FILE).write_text(json.dumps(spec))
   options = ["--resume", str(tmp_path / "run"), "--iterations", "9", "--device", "cpu"]
   assert main(["train", *options]) == 2
   captured = capsys.readouterr()
