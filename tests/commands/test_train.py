@@ -50,6 +50,18 @@ def test_a_run_folder_has_all_its_parts(run):
   assert checkpoint_files.resolve(run).name == "model_2.pt"
 
 
+def test_a_run_and_its_bundle_remember_what_made_them(run):
+  history = (run / "params" / "history.jsonl").read_text().splitlines()
+  first = json.loads(history[0])
+  assert first["iteration"] == 0 and first["command"].startswith("decap ")
+  info = json.loads((run / "policy" / "policy.json").read_text())
+  made = info["made_by"]
+  assert made == {k: v for k, v in first.items() if k != "iteration"}
+  assert made["versions"]["torch"] == torch.__version__.split("+")[0] or (
+    made["versions"]["torch"] == torch.__version__
+  )
+
+
 def test_the_bundle_acts_as_the_trained_policy(run):
   bundle = load_bundle(run / "policy")
   policy = policy_from_state(checkpoint.load(checkpoint_files.resolve(run)))

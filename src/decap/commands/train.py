@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from decap import provenance
 from decap.commands import checks, hints
 from decap.commands.options import add_backend, add_device
 from decap.errors import UserError
@@ -166,6 +167,7 @@ def train(
         runner.init_from(start)
       create_run_folder(folder, spec, env_cfg, agent_cfg)
       writer.enter_context(one_writer(folder))
+    provenance.remember(folder, runner.info["policy"]["made_by"], runner.iteration)
     print(
       f"Training {spec.method} on {spec.task}, seed {spec.seed}: {folder}", flush=True
     )
@@ -226,12 +228,14 @@ def _make_runner(
   from decap.rl.runner import Runner
 
   method = get_method(spec.method)
+  made_by = {"made_by": provenance.made_by()}
+  description = describe(env, spec, agent_cfg) | made_by
   try:
     return Runner(
       env,
       agent_cfg,
       folder,
-      info={"run": spec.to_dict(), "policy": describe(env, spec, agent_cfg)},
+      info={"run": spec.to_dict(), "policy": description},
       costs=method.costs,
       schedule=method.schedule(env) if method.schedule else None,
       **options,
