@@ -74,7 +74,7 @@ def run(options: argparse.Namespace) -> None:
   """Check the options, then build the play variant of the run's environment."""
   device = checks.check_device(options.device)
   checks.check_num_envs(options.num_envs, device)
-  checks.check_at_least("--seed", options.seed, 0)
+  checks.check_seed(options.seed)
   sources = [split_label(source) for source in options.policies]
   commands = read_commands(options)
   view = _view(options)
