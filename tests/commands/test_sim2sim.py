@@ -1,5 +1,7 @@
 import json
 import shutil
+import subprocess
+import sys
 
 import pytest
 
@@ -24,6 +26,17 @@ def test_one_walk_is_reported(capsys, tmp_path):
   assert "g1-flat-decap on flat: walked to the end after 0.5 s" in out
   assert "head" in out and "× real time" in out
   assert trace.stat().st_size > 10_000
+
+
+def test_a_walk_loads_nothing_that_deployment_does_not_have():
+  code = (
+    "import sys; from decap.cli import main; "
+    f"assert main(['sim2sim', {str(POLICY)!r}, '--seconds', '0.1']) == 0; "
+    "heavy = ('torch', 'mjlab', 'onnx', 'matplotlib', 'mediapy', 'viser'); "
+    "print([name for name in heavy if name in sys.modules])"
+  )
+  done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+  assert done.stdout.splitlines()[-1] == "[]", done.stdout + done.stderr
 
 
 @pytest.mark.parametrize(
@@ -58,7 +71,17 @@ def test_table_writes_results_tables_and_figures(capsys, tmp_path, monkeypatch):
   short = robot_walks.straight(0.5, 0.4)
   monkeypatch.setattr(robot_walks, "IDENTICAL_WALK", short)
   monkeypatch.setattr(robot_walks, "TERRAIN_WALK", short)
-  words = ["sim2sim", "table", str(POLICY), "--repeats", "1", "--out", str(tmp_path)]
+  words = [
+    "sim2sim",
+    "table",
+    str(POLICY),
+    "--repeats",
+    "1",
+    "--out",
+    str(tmp_path),
+    "--jobs",
+    "2",
+  ]
   assert main(words) == 0
   results = robot_walks.load(tmp_path / "g1-flat-decap.json")
   assert [walk["table"] for walk in results["walks"]] == ["identical", "terrain"]

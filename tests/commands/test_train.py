@@ -118,6 +118,21 @@ def test_a_run_goes_on_to_a_larger_number_only(run, capsys):
   assert "model_2.pt is older than model_3.pt" in capsys.readouterr().err
 
 
+def test_a_run_is_looked_at_while_it_trains(tmp_path, capsys, monkeypatch):
+  from decap.evaluation import probe
+
+  monkeypatch.setattr(probe.make_probe, "__kwdefaults__", {"robots": 1, "steps": 60})
+  options = ["--task", "g1-flat", "--num-envs", "4", "--iterations", "2"]
+  options += ["--device", "cpu", "--log-root", str(tmp_path), *SMALL]
+  assert main(["train", *options, "--agent.eval-interval", "2"]) == 0
+  out = capsys.readouterr().out
+  first, second = (line for line in out.splitlines() if line[:4] in ("1/2 ", "2/2 "))
+  assert "followed" not in first and "  followed " in second
+  (folder,) = (tmp_path / "g1-flat").iterdir()
+  best = checkpoint.load(checkpoint_files.best_path(folder))
+  assert best["iter"] == 2 and f"at iteration 2: {folder}" in out
+
+
 def test_a_run_that_is_being_trained_is_not_continued(run, capsys):
   options = ["--resume", str(run), "--iterations", "9", "--device", "cpu"]
   with one_writer(run):

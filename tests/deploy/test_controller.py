@@ -178,13 +178,30 @@ def test_a_stop_is_left_by_hand_only():
   assert index("damping → passive") > index("stop: stopped by the operator")
 
 
-def test_policies_are_switched_without_a_jump():
+def _other():
   other = copy.copy(released())
   other.info = {
     **other.info,
     "default_joint_pos": (other.default_joint_pos + 0.3).tolist(),
     "stiffness": (2 * other.stiffness).tolist(),
   }
+  return other
+
+
+def test_policies_are_switched_without_a_jump_while_standing():
+  driven = Driven("0.1 stand\n0.6 next\n0.8 policy", bundles=[released(), _other()])
+  driven.run(1.1)
+  assert driven.modes[-1] is Mode.STAND
+  assert "refused policy: still standing up for 0.1 s" in driven.events
+  targets = np.array([c.command.q_target for c in driven.cycles[51:]])
+  assert np.abs(np.diff(targets, axis=0)).max() < 0.3 * 1.6 / STAND_S * COMMAND_DT_S
+  np.testing.assert_allclose(
+    targets[-1], driven.controller.policies[1].default_pos, atol=1e-9
+  )
+
+
+def test_policies_are_switched_without_a_jump():
+  other = _other()
   driven = Driven(SCRIPT + "1.5 next\n", bundles=[released(), other]).run(2.2)
   assert "policy 2 of 2" in driven.events
   switch = next(i for i, c in enumerate(driven.cycles) if "policy 2 of 2" in c.events)

@@ -18,9 +18,9 @@ from decap.deploy.screen import Screen
 from decap.deploy.session import real_time
 from decap.deploy.states import Mode
 
+from .network import needs_dds, peer
 from .robots import POLICY, plain_onnx
 from .test_controller import Driven
-from .test_unitree import domain, needs_dds, peer  # noqa: F401
 
 ROOT = Path(__file__).parents[2]
 
@@ -92,14 +92,14 @@ def test_bad_bundles_are_refused_before_the_network_is_touched(capsys, bundle):
 
 
 @needs_dds
-def test_no_robot_on_the_network(capsys, domain):  # noqa: F811
+def test_no_robot_on_the_network(capsys, domain):
   argv = ["deploy", str(POLICY), "--interface", "lo", "--domain", str(domain)]
   message = _fails(capsys, *argv, "--wait", "0.3", "--no-log")
   assert "No robot on the network: no state arrived within 0.3 s" in message
 
 
 @needs_dds
-def test_a_drive_over_dds_from_the_command_line(tmp_path, domain):  # noqa: F811
+def test_a_drive_over_dds_from_the_command_line(tmp_path, domain):
   script, log = tmp_path / "walk.txt", tmp_path / "flight"
   script.write_text("0 stand\n0.2 policy\n")
   command = [sys.executable, "-m", "decap.cli", "deploy", str(POLICY), "--simulator"]

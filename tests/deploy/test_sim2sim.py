@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from decap.deploy import sim2sim
 from decap.deploy.bundle import Bundle, load_bundle
 from decap.deploy.measure import measure
 from decap.deploy.sim2sim import Trace, Walk, straight, walk
@@ -109,3 +110,11 @@ def test_trace_is_written_with_all_that_it_holds(trace, tmp_path):
     assert tuple(saved["joint_names"]) == trace.joint_names
     np.testing.assert_array_equal(saved["q"], trace.arrays["q"])
     np.testing.assert_array_equal(saved["gyro_head_rad_s"], trace.gyros["head"][1])
+
+
+def test_leaving_the_course_is_an_intervention(bundle, monkeypatch):
+  monkeypatch.setattr(sim2sim, "WIDTH_M", 0.0)
+  trace = walk(bundle, replace(CFG, terrain="slope"), straight(0.5, 1.0))
+  assert trace.intervened and trace.stop_reason == "left the course"
+  endless = walk(bundle, replace(CFG, terrain="carpet"), straight(0.5, 0.1))
+  assert not endless.intervened

@@ -146,11 +146,11 @@ def test_deadlines():
 
 def test_targets_must_be_numbers_and_must_not_jump():
   zero, names = np.zeros(J), MOTORS.joint_names
-  assert target_fault(zero + 1.4, zero, Limits(), names) is None
-  jump = np.eye(J)[4] * 1.6
+  assert target_fault(zero + 2.9, zero, Limits(), names) is None
+  jump = np.eye(J)[4] * 3.1
   assert (
     target_fault(jump, zero, Limits(), names)
-    == "the target of left_ankle_pitch_joint jumps by 1.60 rad (at most 1.5)"
+    == "the target of left_ankle_pitch_joint jumps by 3.10 rad (at most 3)"
   )
   assert target_fault(zero * np.nan, zero, Limits(), names) == (
     "the policy's output is not finite"

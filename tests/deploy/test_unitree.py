@@ -1,13 +1,8 @@
 """DDS for real: two processes that exchange states and commands over the loopback."""
 
 import importlib.util
-import json
 import os
-import subprocess
-import sys
 import time
-from contextlib import contextmanager
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,47 +18,10 @@ from decap.deploy.watchdog import Watchdog
 from decap.errors import UserError
 from decap.robots.g1_motors import g1_motors
 
+from .network import needs_dds, peer
 from .robots import MOTORS, J, released, state
 
-needs_dds = pytest.mark.skipif(
-  importlib.util.find_spec("unitree_interface") is None
-  and dds.LIBRARY_VARIABLE not in os.environ,
-  reason="no DDS for this Python",
-)
 pytestmark = needs_dds
-
-_domains = iter(range(2 + os.getpid() % 100, 230))
-
-
-@pytest.fixture
-def domain() -> int:
-  """A domain that no other test uses, nor another run of the tests, hopefully."""
-  return next(_domains)
-
-
-@contextmanager
-def peer(role: str, domain: int, *arguments):
-  """Another process on the network; yields a function that waits for its result."""
-  folder = Path(__file__).parents[2]
-  process = subprocess.Popen(
-    [sys.executable, "-m", "tests.deploy.dds_peer", role, str(domain)]
-    + [json.dumps(a) for a in arguments],
-    cwd=folder,
-    stdout=subprocess.PIPE,
-    text=True,
-  )
-
-  def result() -> dict:
-    out, _ = process.communicate(timeout=60)
-    assert process.returncode == 0
-    return json.loads(out.splitlines()[-1])
-
-  try:
-    yield result
-  finally:
-    process.kill()
-    process.wait()
-
 
 SCRIPT = "0 stand\n0.35 policy"
 SECONDS = 0.8

@@ -239,7 +239,7 @@ def test_saving_by_time_and_the_best_policy(tmp_path, monkeypatch):
   runner = _runner(
     _spec(iterations=3, num_envs=2),
     tmp_path,
-    evaluate=evaluate,
+    make_probe=lambda: evaluate,
     on_iteration=lambda iteration, log: shown.append(log.get("Eval/size")),
   )
   runner.cfg.eval_interval = runner.watcher._interval = 1

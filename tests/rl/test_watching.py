@@ -31,7 +31,7 @@ def _watcher(clock, seconds: float, scores=(), interval: int = 10) -> Watcher:
     clock.now += seconds
     return {"score": next(left, 0.0), "followed": 0.5}
 
-  return Watcher(evaluate, interval)
+  return Watcher(lambda: evaluate, interval)
 
 
 def test_every_n_iterations(clock):
@@ -94,7 +94,7 @@ def test_training_draws_the_same_numbers_with_and_without():
   torch.manual_seed(1), np.random.seed(1), random.seed(1)
   actor = nn.Linear(1, 1).train()
   torch.manual_seed(1)
-  assert Watcher(evaluate, 1)(1, actor)
+  assert Watcher(lambda: evaluate, 1)(1, actor)
   assert draw() == expected
   assert actor.training
 
@@ -109,5 +109,21 @@ def test_a_failed_evaluation_leaves_training_as_it_was():
   actor = nn.Linear(1, 1).train()
   torch.manual_seed(1)
   with pytest.raises(ValueError, match="broken"):
-    Watcher(fail, 1)(1, actor)
+    Watcher(lambda: fail, 1)(1, actor)
   assert torch.equal(torch.rand(2), expected) and actor.training
+
+
+def test_what_evaluates_is_built_once_when_it_is_needed(clock):
+  built = []
+
+  def make():
+    clock.now += 100.0  # Building does not count.
+    built.append(clock.now)
+    return lambda actor: {"score": 1.0}
+
+  watcher = Watcher(make, 10)
+  for i in range(1, 31):
+    clock.now += 1.0
+    watcher(i, nn.Linear(1, 1))
+    assert len(built) == (i >= 10)
+  assert watcher.latest["Perf/evaluation_time"] == 0.0

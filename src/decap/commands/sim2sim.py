@@ -58,6 +58,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
   many = parser.add_argument_group("table, sweep, fidelity")
   add = many.add_argument
   add("--repeats", type=int, default=3, help="walks per case (default: 3)")
+  add("--jobs", type=int, default=1, metavar="N", help="processes (default: 1)")
   add("--out", default="results/sim2sim", metavar="DIR", help="where results go")
   add("--reuse", action="store_true", help="take results of the same policy from --out")
 
@@ -69,6 +70,7 @@ def run(options: argparse.Namespace) -> None:
     print(terrain_list())
     return
   checks.check_at_least("--repeats", options.repeats, 1)
+  checks.check_at_least("--jobs", options.jobs, 1)
   checks.check_at_least("--seed", options.seed, 0)
   if options.video or options.view:
     checks.check_installed(
@@ -205,7 +207,8 @@ def _record(
 
   camera = video.HEAD_CAMERA if options.ego else "follow"
   print("Rendering …", flush=True)
-  drawn = [(name, video.render(trace, cfg, camera)) for name, trace in clips]
+  size = (640, 480) if len(clips) == 1 else (400, 300)
+  drawn = [(name, video.render(trace, cfg, camera, size)) for name, trace in clips]
   frames = drawn[0][1] if len(drawn) == 1 else video.side_by_side(drawn)
   video.write(Path(options.video), frames)
   print(f"Wrote {options.video}")
@@ -227,7 +230,9 @@ def _table(bundles: list[Any], cfg: Any, options: argparse.Namespace) -> None:
     path = folder / f"{bundle.folder.name}.json"
     old = robot_walks.load(path) if options.reuse and path.is_file() else None
     if old is None or old["policy"]["onnx_sha256"] != bundle.info["onnx_sha256"]:
-      old = robot_walks.measure_policy(bundle, options.repeats, cfg, progress=_say)
+      old = robot_walks.measure_policy(
+        bundle, options.repeats, cfg, options.jobs, progress=_say
+      )
       print(f"Wrote {robot_walks.save(old, folder)}")
     results.append(old)
   text = robot_tables.tables(results) + _margins(bundles, folder)
@@ -259,7 +264,9 @@ def _sweep(bundles: list[Any], cfg: Any, options: argparse.Namespace) -> None:
   sweeps = []
   for bundle in bundles:
     path = folder / f"{bundle.folder.name}-sweep.json"
-    sweeps.append(robustness.sweep_policy(bundle, options.repeats, progress=_say))
+    sweeps.append(
+      robustness.sweep_policy(bundle, options.repeats, jobs=options.jobs, progress=_say)
+    )
     write_text(path, json.dumps(sweeps[-1], indent=1) + "\n")
     print(f"Wrote {path}")
   text = "\n".join(["# Margins", "", *robustness.margin_table(sweeps), ""])

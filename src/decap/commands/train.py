@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import copy
 import dataclasses
 import hashlib
 import io
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,6 +35,7 @@ from decap.tasks import TASKS
 
 if TYPE_CHECKING:
   from decap.envs.constrained_env import ConstrainedEnvCfg
+  from decap.evaluation.probe import Probe
   from decap.rl.config import AgentCfg
   from decap.rl.runner import OnIteration, Runner
 
@@ -146,11 +148,12 @@ def train(
     env_cfg, agent_cfg = _checked_configs(spec, device, backend, start)
     env_cfg.num_threads = threads
     agent_cfg.logger = logger  # ty: ignore[invalid-assignment]
+    probe = _probe(spec, env_cfg, device, backend)
     hidden = contextlib.redirect_stdout(io.StringIO())
     with hidden if quiet else contextlib.nullcontext():
       env = make_env(env_cfg, device, backend)
     options = {"on_iteration": on_iteration, "use_graphs": use_graphs}
-    runner = _make_runner(env, agent_cfg, folder, spec, **options)
+    runner = _make_runner(env, agent_cfg, folder, spec, make_probe=probe, **options)
     if resume:
       runner.resume(resume)
       write_spec(folder, spec)
@@ -167,7 +170,7 @@ def train(
     env.close()
     _export(folder)
   if not quiet:
-    _say_next(folder, finished)
+    _say_next(folder, finished, runner)
   return Trained(finished, {row.name: row.limit for row in env.constraint_manager.rows})
 
 
@@ -188,6 +191,21 @@ def _checked_configs(
     flush=True,
   )
   return env_cfg, agent_cfg
+
+
+def _probe(
+  spec: RunSpec, env_cfg: ConstrainedEnvCfg, device: str, backend: str
+) -> Callable[[], Probe]:
+  """Builds what looks at the policy now and then, when it is first needed."""
+  # Now: building the environment puts objects into its config.
+  cfg = copy.deepcopy(env_cfg)
+
+  def build() -> Probe:
+    from decap.evaluation.probe import make_probe
+
+    return make_probe(cfg, TASKS[spec.task].describe(), device, backend)
+
+  return build
 
 
 def _export(folder: Path) -> None:
@@ -305,8 +323,14 @@ def _continued(options: argparse.Namespace) -> tuple[RunSpec, Path]:
   return spec, path
 
 
-def _say_next(folder: Path, finished: bool) -> None:
+def _say_next(folder: Path, finished: bool, runner: Runner) -> None:
   print(f"Policy: {folder / 'policy'}")
+  best = runner.watcher
+  if best.best_score is not None:
+    print(
+      f"Best score {best.best_score:.3f} at iteration {best.best_iteration}: "
+      f"{checkpoint_files.best_path(folder)}"
+    )
   if finished:
     print(f"Done. Next: {hints.program()} play {folder}")
   else:

@@ -150,8 +150,9 @@ class Controller:
     wanted = self.operator.poll(now_s, fresh)
     self._velocity_command = self.policy.command(wanted.stick, wanted.exact)
     fault = self.monitor.fault(now_s) or self.deadlines.fault(now_s, lag_s)
+    before = self.machine.mode
     if self.machine.step(now_s, wanted.requests, fault or self._output_fault):
-      self._hand_over(now_s)
+      self._hand_over(now_s, before)
     command = self._command(now_s)
     if self._output_fault and self.machine.mode in DRIVEN:
       # The policy's targets were refused just now: stop in this very cycle.
@@ -187,13 +188,13 @@ class Controller:
       self.state = state
     return state
 
-  def _hand_over(self, now_s: float) -> None:
+  def _hand_over(self, now_s: float, before: Mode) -> None:
     """A new mode or policy takes over from the command that was sent last."""
     self._output_fault = None
     self._from = self._sent
     self._blend_start_s = now_s
     self._countdown = 0
-    if self.machine.mode is Mode.STAND and self.state is not None:
+    if before is Mode.PASSIVE and self.state is not None:
       # From where the joints are, not from a target that damping never had.
       self._from = RobotCommand(self.state.q.copy(), self.policy.kp, self.policy.kd)
     if self.machine.mode is Mode.POLICY:

@@ -20,7 +20,7 @@ from decap.deploy.robot_io import RobotState
 from decap.deploy.sensors import GYROS
 from decap.deploy.simulation import SimCfg, SimulatedRobot
 from decap.deploy.states import NONE, Mode, Requests
-from decap.deploy.terrain import WIDTH_M
+from decap.deploy.terrain import TERRAINS, WIDTH_M
 from decap.errors import UserError
 
 STAND_S = 1.0
@@ -131,6 +131,8 @@ class _Recorder:
   def __init__(self, robot: SimulatedRobot, plan: Walk, joint_names: tuple[str, ...]):
     self._robot, self._plan = robot, plan
     self._order = [robot.joint_names.index(name) for name in joint_names]
+    endless = TERRAINS[robot.cfg.terrain].is_plane
+    self._half_width_m = math.inf if endless else 0.5 * WIDTH_M
     self._policy_s = math.inf
     self._rows: dict[str, list] = {}
     self._policy_steps = 0
@@ -237,7 +239,7 @@ class _Recorder:
       self._rows.setdefault(name, []).append(np.array(value, np.float64))
     if robot.fallen():
       self._fell = self._done = True
-    elif abs(data.qpos[1]) > 0.5 * WIDTH_M and robot.cfg.terrain != "flat":
+    elif abs(data.qpos[1]) > self._half_width_m:
       self._stop_reason, self._done = "left the course", True
 
   def _gyro(self, name: str) -> tuple[np.ndarray, np.ndarray]:

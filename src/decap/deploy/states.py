@@ -120,12 +120,14 @@ class Machine:
     return ""
 
   def _next_policy(self, now_s: float, fault: str | None) -> str:
-    del now_s, fault
+    del fault
     if self.mode is Mode.DAMPING:
       return f"reset first ({self.stop_reason})"
     if self.num_policies < 2:
       return "there is only one policy"
     self.policy = (self.policy + 1) % self.num_policies
+    if self.mode is Mode.STAND:
+      self.since_s = now_s  # Its pose may be another one: move there, do not jump.
     self.events.append(f"policy {self.policy + 1} of {self.num_policies}")
     return ""
 

@@ -96,12 +96,38 @@ def training_speeds(
   import torch
 
   from decap.envs.constrained_env import ConstrainedEnv
-  from decap.evaluation.policies import load_policy
+
+  env = ConstrainedEnv(_plain_cfg(bundle, len(commands), physics_dt_s), "cpu")
+  env.reset(seed=0)
+  command = env.command_manager.get_command("twist")
+  assert command is not None
+  command.zero_()
+  command[:, 0] = torch.tensor(commands)
+  obs: Any = env.observation_manager.compute()
+  wanted = sum(term.dim for term in bundle.observations)
+  if obs["actor"].shape[1] != wanted:
+    raise UserError(
+      f"{bundle.folder} observes {wanted} numbers, but its task "
+      f"{bundle.info['task']} now has {obs['actor'].shape[1]}."
+    )
+  speeds = []
+  steps, counted = (round(t / env.step_dt) for t in (SECONDS, COUNTED_S))
+  for step in range(steps):
+    action = torch.from_numpy(bundle.act(obs["actor"].numpy()))
+    obs = env.step(action)[0]
+    if step >= steps - counted:
+      speeds.append(env.scene["robot"].data.root_link_lin_vel_b[:, 0].tolist())
+  env.close()
+  return [float(value) for value in np.mean(speeds, axis=0)]
+
+
+def _plain_cfg(bundle: Bundle, num_envs: int, physics_dt_s: float | None) -> Any:
+  """The task's play variant without anything random, one command for ever."""
   from decap.runs import RunSpec, build_configs
 
   info = bundle.info
   cfg, _ = build_configs(RunSpec(info["task"], info["method"], 0), play=True)
-  cfg.scene.num_envs = len(commands)
+  cfg.scene.num_envs = num_envs
   for name in ("friction", "torso_mass"):
     cfg.events.pop(name, None)
   cfg.events["reset_joints"].params["velocity_range"] = (0.0, 0.0)
@@ -112,21 +138,4 @@ def training_speeds(
   twist: Any = cfg.commands["twist"]
   twist.resampling_time_range = (1e9, 1e9)
   setattr(twist, "rel_standing_envs", 0.0)  # noqa: B010 (not every command has it)
-  env = ConstrainedEnv(cfg, "cpu")
-  act = load_policy(str(bundle.folder)).act
-  assert act is not None
-  env.reset(seed=0)
-  command = env.command_manager.get_command("twist")
-  assert command is not None
-  command.zero_()
-  command[:, 0] = torch.tensor(commands)
-  obs: Any = env.observation_manager.compute()
-  speeds = []
-  steps, counted = (round(t / env.step_dt) for t in (SECONDS, COUNTED_S))
-  with torch.no_grad():
-    for step in range(steps):
-      obs, *_ = env.step(act(obs))  # ty: ignore[invalid-argument-type]
-      if step >= steps - counted:
-        speeds.append(env.scene["robot"].data.root_link_lin_vel_b[:, 0].tolist())
-  env.close()
-  return [float(value) for value in np.mean(speeds, axis=0)]
+  return cfg

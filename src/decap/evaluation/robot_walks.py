@@ -7,18 +7,21 @@ different protocols side by side. Needs neither torch nor mjlab.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from decap.deploy.bundle import Bundle
+from decap.deploy.bundle import Bundle, load_bundle
 from decap.deploy.measure import measure, speed_over_time
 from decap.deploy.sim2sim import Trace, Walk, straight, walk
 from decap.deploy.simulation import SimCfg
 from decap.errors import UserError
+from decap.evaluation.parallel import in_order
+from decap.files import write_text
 
 FORMAT = "decap-sim2sim"
 PAPER_TERRAINS = ("carpet", "grass", "gravel", "slope", "inverse-slope")
@@ -78,34 +81,55 @@ def cases() -> list[Case]:
   return [Case("identical", "flat", 0.0), *ground]
 
 
+@dataclass(frozen=True)
+class Job:
+  """One walk, as told to another process."""
+
+  folder: Path
+  case: Case
+  repeat: int
+  base: SimCfg
+  plan: Walk
+
+
 def measure_policy(
   bundle: Bundle,
   repeats: int = 3,
   base: SimCfg | None = None,
-  only: Iterable[Case] | None = None,
+  jobs: int = 1,
   progress: Progress = print,
 ) -> dict[str, Any]:
   """Walk all cases with a policy; returns what its results file holds."""
   base = base or SimCfg()
+  todo = [
+    Job(bundle.folder, case, repeat, base, plans()[case.plan])
+    for case in cases()
+    for repeat in range(repeats)
+  ]
   walks = []
-  for case in cases() if only is None else only:
-    plan = plans()[case.plan]
-    for repeat in range(repeats):
-      cfg = replace(
-        base, terrain=case.terrain, payload_kg=case.payload_kg, seed=base.seed + repeat
-      )
-      trace = walk(bundle, cfg, plan)
-      found = {**asdict(case), "repeat": repeat, **measure(trace, bundle)}
-      if repeat == 0:
-        found["over_time"] = _over_time(trace)
-      walks.append(found)
-      progress(_line(bundle, case, repeat, found))
+  for found in in_order(_walk, todo, jobs):
+    walks.append(found)
+    progress(_line(bundle, found))
   return {
     "format": FORMAT,
     "policy": describe(bundle),
     "protocol": protocol(repeats, base),
     "walks": walks,
   }
+
+
+@lru_cache(maxsize=1)
+def _bundle(folder: Path) -> Bundle:
+  return load_bundle(folder)
+
+
+def _walk(job: Job) -> dict[str, Any]:
+  case, bundle = job.case, _bundle(job.folder)
+  seed = job.base.seed + job.repeat
+  cfg = replace(job.base, terrain=case.terrain, payload_kg=case.payload_kg, seed=seed)
+  trace = walk(bundle, cfg, job.plan)
+  found = {**asdict(case), "repeat": job.repeat, **measure(trace, bundle)}
+  return {**found, "over_time": _over_time(trace)} if job.repeat == 0 else found
 
 
 def describe(bundle: Bundle) -> dict[str, Any]:
@@ -132,10 +156,11 @@ def protocol(repeats: int, base: SimCfg) -> dict[str, Any]:
 
 
 def save(results: dict[str, Any], folder: Path) -> Path:
-  """Write a policy's results into the folder; returns the file."""
-  folder.mkdir(parents=True, exist_ok=True)
+  """Write a policy's results into the folder, a line per walk; returns the file."""
   path = folder / f"{results['policy']['name']}.json"
-  path.write_text(json.dumps(results, indent=1, allow_nan=False) + "\n")
+  lines = ",\n".join(json.dumps(walk, allow_nan=False) for walk in results["walks"])
+  head = json.dumps({**results, "walks": None}, indent=1)
+  write_text(path, head.replace('"walks": null', f'"walks": [\n{lines}\n]') + "\n")
   return path
 
 
@@ -159,13 +184,12 @@ def _over_time(trace: Trace) -> dict[str, list[float]]:
   return {name: np.round(values, 3).tolist() for name, values in curves.items()}
 
 
-def _line(bundle: Bundle, case: Case, repeat: int, found: dict[str, Any]) -> str:
-  load_kg = f", {case.payload_kg:g} kg" if case.payload_kg else ""
-  end = (
-    "fell" if found["fell"] else found["stop_reason"] if found["intervened"] else "done"
-  )
-  what = "identical walk" if case.table == "identical" else case.terrain
+def _line(bundle: Bundle, found: dict[str, Any]) -> str:
+  load_kg = f", {found['payload_kg']:g} kg" if found["payload_kg"] else ""
+  end = found["stop_reason"] if found["intervened"] else "done"
+  what = "identical walk" if found["table"] == "identical" else found["terrain"]
   return (
-    f"{bundle.folder.name}: {what}{load_kg}, run {repeat + 1}: "
-    f"{found['seconds']:.1f} s, {found['distance_m']:.1f} m, {end}"
+    f"{bundle.folder.name}: {what}{load_kg}, run {found['repeat'] + 1}: "
+    f"{found['seconds']:.1f} s, {found['distance_m']:.1f} m, "
+    f"{'fell' if found['fell'] else end}"
   )

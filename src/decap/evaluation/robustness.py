@@ -9,12 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
-from decap.deploy.bundle import Bundle
+from decap.deploy.bundle import Bundle, load_bundle
 from decap.deploy.measure import followed
 from decap.deploy.sim2sim import straight, walk
 from decap.deploy.simulation import SimCfg
+from decap.evaluation.parallel import in_order
 from decap.evaluation.robot_walks import Progress, describe
 
 FORMAT = "decap-sim2sim-sweep"
@@ -42,35 +44,43 @@ def sweep_policy(
   bundle: Bundle,
   repeats: int = 3,
   axes: Sequence[str] = tuple(AXES),
+  jobs: int = 1,
   progress: Progress = print,
 ) -> dict[str, Any]:
   """Walk on flat ground under every value; returns what its file holds."""
-  nominal = replace(SimCfg(), **{name: AXES[name][0] for name in AXES})
-  found: dict[str, list[dict[str, Any]]] = {}
-  for axis in axes:
-    found[axis] = []
-    for value in AXES[axis][1]:
-      cfg = replace(nominal, **{axis: value})
-      traces = [walk(bundle, replace(cfg, seed=seed), WALK) for seed in range(repeats)]
-      survived = sum(not (trace.fell or trace.stop_reason) for trace in traces)
-      shares = [s for s in map(followed, traces) if math.isfinite(s)]
-      found[axis].append(
-        {
-          "value": value,
-          "survived": survived,
-          "followed": sum(shares) / len(shares) if shares else 0.0,
-          "reasons": sorted({t.stop_reason or "fell" for t in traces if t.fell}),
-        }
-      )
-      progress(
-        f"{bundle.folder.name}: {axis} {value:g}: {survived} of {repeats} walks survived"
-      )
+  todo = [
+    (bundle.folder, axis, value, repeats) for axis in axes for value in AXES[axis][1]
+  ]
+  found: dict[str, list[dict[str, Any]]] = {axis: [] for axis in axes}
+  for (_, axis, value, _), row in zip(todo, in_order(_try, todo, jobs), strict=True):
+    found[axis].append(row)
+    progress(
+      f"{bundle.folder.name}: {axis} {value:g}: "
+      f"{row['survived']} of {repeats} walks survived"
+    )
   return {
     "format": FORMAT,
     "policy": describe(bundle),
     "repeats": repeats,
     "axes": found,
     "margins": {axis: margin(axis, rows, repeats) for axis, rows in found.items()},
+  }
+
+
+def _try(task: tuple[Path, str, float, int]) -> dict[str, Any]:
+  """All repeats under one value."""
+  folder, axis, value, repeats = task
+  bundle = load_bundle(folder)
+  nominal = {name: AXES[name][0] for name in AXES}
+  cfg = replace(SimCfg(), **{**nominal, axis: value})
+  traces = [walk(bundle, replace(cfg, seed=seed), WALK) for seed in range(repeats)]
+  ended = [trace for trace in traces if trace.fell or trace.stop_reason]
+  shares = [share for share in map(followed, traces) if math.isfinite(share)]
+  return {
+    "value": value,
+    "survived": repeats - len(ended),
+    "followed": sum(shares) / len(shares) if shares else 0.0,
+    "reasons": sorted({trace.stop_reason or "fell" for trace in ended}),
   }
 
 

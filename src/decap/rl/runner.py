@@ -41,7 +41,8 @@ class Runner:
     costs: One indicator cost per constraint row, or one per quantity.
     schedule: Called before every iteration with the share of the run that is done.
     on_iteration: Called after every iteration; see OnIteration.
-    evaluate: Measures the policy every `cfg.eval_interval` iterations; see Watcher.
+    make_probe: Builds what measures the policy every `cfg.eval_interval` iterations;
+      see Watcher.
   """
 
   def __init__(
@@ -55,7 +56,7 @@ class Runner:
     schedule: Callable[[float], None] | None = None,
     on_iteration: OnIteration | None = None,
     use_graphs: bool = True,
-    evaluate: Evaluate | None = None,
+    make_probe: Callable[[], Evaluate] | None = None,
   ):
     self.env = env
     self.cfg = cfg
@@ -66,7 +67,7 @@ class Runner:
     self._schedule = schedule
     self._on_iteration = on_iteration
     self._stop = False
-    self.watcher = Watcher(evaluate, cfg.eval_interval)
+    self.watcher = Watcher(make_probe, cfg.eval_interval)
     self.warnings = Warnings(env.constraint_manager)
     self._quantities: dict[str, torch.Tensor] = {}
     self._losses: dict[str, torch.Tensor] = {}

@@ -16,7 +16,7 @@ Evaluate = Callable[[Act], dict[str, float]]
 """Measures a policy in an environment of its own; needs the entry "score"."""
 
 SHARE = 0.02
-"""Part of the training time that evaluations may take."""
+"""Part of the training time that evaluations may take; what they need is built once."""
 
 
 class Watcher:
@@ -25,10 +25,15 @@ class Watcher:
   Evaluations that would take more than SHARE of the time of the run so far are left
   out. They draw random numbers of their own, so that training is the same with them and
   without.
+
+  Args:
+    make: Builds what evaluates, such as an environment of its own; None: nothing does.
+    interval: N; 0 is never.
   """
 
-  def __init__(self, evaluate: Evaluate | None, interval: int):
-    self._evaluate = evaluate
+  def __init__(self, make: Callable[[], Evaluate] | None, interval: int):
+    self._make = make
+    self._evaluate: Evaluate | None = None
     self._interval = interval
     self._spent_s = self._last_s = 0.0
     self._start = time.monotonic()
@@ -38,13 +43,15 @@ class Watcher:
 
   def __call__(self, iteration: int, actor: Any) -> dict[str, float]:
     """What was measured after this iteration; nothing where none is due."""
-    if self._evaluate is None or not self.is_due(iteration):
+    if self._make is None or not self.is_due(iteration):
       return {}
-    start = time.monotonic()
     rng = checkpoint.rng_state()
     training = actor.training
     actor.eval()
     try:
+      # When it is first needed: short runs never are.
+      self._evaluate = self._evaluate or self._make()
+      start = time.monotonic()
       with torch.no_grad():
         measured = self._evaluate(actor)
     finally:
