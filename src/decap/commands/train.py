@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from decap.commands import checks, hints
+from decap.commands import checks, hints, processes
 from decap.commands.options import add_backend, add_device
 from decap.errors import UserError
 from decap.files import check_writable
@@ -63,6 +63,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
   add("--threads", type=int, metavar="N", help="of C MuJoCo (default: one per core)")
   add("--limits", metavar="FILE", help="YAML or JSON file with limits, by constraint")
   add("--blind", action="store_true", help="the actor does not see the gait's clock")
+  add("--gpus", type=int, metavar="N", help="train on N GPUs (or, on a CPU, processes)")
   add("--no-capture", action="store_true", help="no CUDA graphs on a GPU")
   add("--resume", metavar="RUN", help="continue a run folder or checkpoint")
   add("--init-from", metavar="RUN", help="start from the policy of a run or checkpoint")
@@ -84,6 +85,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
   """Check everything that can be checked early, then train."""
   device = checks.check_device(options.device)
+  if options.gpus is not None:
+    processes.check_devices(options.gpus, device)
+    return processes.launch(options.gpus, options.argv)
   checks.check_backend(options.backend, device)
   checks.check_num_envs(options.num_envs, device)
   checks.check_at_least("--iterations", options.iterations, 1)
@@ -100,15 +104,20 @@ def run(options: argparse.Namespace) -> int:
   )
   folder = run_folder(options.resume) if options.resume else None
   check_writable(folder or options.log_root)
-  with checks.explained_memory(device):
+  folder = folder or default_run_folder(options.log_root, spec, options.run_name)
+  with (
+    checks.explained_memory(device),
+    processes.joined(device, spec) as (device, share, threads),
+  ):
     result = train(
       spec,
+      share=share,
       device=device,
       backend=options.backend,
-      threads=options.threads or 0,
+      threads=options.threads or threads,
       logger=options.logger,
       use_graphs=not options.no_capture,
-      folder=folder or default_run_folder(options.log_root, spec, options.run_name),
+      folder=folder,
       resume=checkpoint,
     )
   return 0 if result.finished else INTERRUPTED
@@ -128,6 +137,7 @@ def train(
   spec: RunSpec,
   *,
   folder: Path,
+  share: RunSpec | None = None,
   device: str = "cpu",
   backend: str = "auto",
   threads: int = 0,
@@ -140,12 +150,15 @@ def train(
   """Train as described; `quiet` leaves out mjlab's tables and what to do next.
 
   The run folder appears only when the configs are checked and the environment stands.
+  Of several processes each takes its `share` of the environments, and the first writes.
   """
+  writes = processes.is_first()
+  quiet = quiet or not writes
   start = resume or (Path(spec.init_from) if spec.init_from else None)
   with contextlib.ExitStack() as writer:
-    if resume:
+    if resume and writes:
       writer.enter_context(one_writer(folder))
-    env_cfg, agent_cfg = _checked_configs(spec, device, backend, start)
+    env_cfg, agent_cfg = _checked_configs(share or spec, device, backend, start)
     env_cfg.num_threads = threads
     agent_cfg.logger = logger  # ty: ignore[invalid-assignment]
     probe = _probe(spec, env_cfg, device, backend)
@@ -153,22 +166,29 @@ def train(
     with hidden if quiet else contextlib.nullcontext():
       env = make_env(env_cfg, device, backend)
     options = {"on_iteration": on_iteration, "use_graphs": use_graphs}
-    runner = _make_runner(env, agent_cfg, folder, spec, make_probe=probe, **options)
+    if not writes:
+      probe = None
+    runner = _make_runner(
+      env, agent_cfg, folder if writes else None, spec, make_probe=probe, **options
+    )
     if resume:
       runner.resume(resume)
+    elif start:
+      runner.init_from(start)
+    if writes and resume:
       write_spec(folder, spec)
-    else:
-      if start:
-        runner.init_from(start)
+    elif writes:
       create_run_folder(folder, spec, env_cfg, agent_cfg)
       writer.enter_context(one_writer(folder))
-    print(
-      f"Training {spec.method} on {spec.task}, seed {spec.seed}: {folder}", flush=True
-    )
-    with _no_empty_folder(folder):
+    if writes:
+      print(
+        f"Training {spec.method} on {spec.task}, seed {spec.seed}: {folder}", flush=True
+      )
+    with _no_empty_folder(folder) if writes else contextlib.nullcontext():
       finished = runner.learn()
     env.close()
-    _export(folder)
+    if writes:
+      _export(folder)
   if not quiet:
     _say_next(folder, finished, runner)
   return Trained(finished, {row.name: row.limit for row in env.constraint_manager.rows})
@@ -215,7 +235,7 @@ def _export(folder: Path) -> None:
 
 
 def _make_runner(
-  env, agent_cfg: AgentCfg, folder: Path, spec: RunSpec, **options: Any
+  env, agent_cfg: AgentCfg, folder: Path | None, spec: RunSpec, **options: Any
 ) -> Runner:
   """The runner of a method, with its config errors as sentences."""
   from decap.export import describe
