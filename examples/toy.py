@@ -26,12 +26,14 @@ from torch import Tensor
 from decap import constraints as core
 from decap.rl.config import (
   AgentCfg,
+  FeasibilityCfg,
   LagrangianCfg,
   NIpoCfg,
   PolicyCfg,
   PpoCfg,
   build_algorithm,
 )
+from decap.rl.feasibility import Feasibility
 
 JOINTS = ("reach", "carry")
 GROUPS = {
@@ -59,7 +61,6 @@ class Method:
   rule: Literal["decap", "cat"] = "decap"
   p_max_end: float | None = None
   """CaT raises p_max from 0.05 to this value."""
-  feasibility: core.FeasibilityCfg | None = None
   action_rate_weight: float = 0.0
   """Reward shaping: weight of the squared change of the action."""
 
@@ -73,7 +74,12 @@ METHODS = {
   "N-IPO": Method(NIpoCfg(), WHOLE_BODY),
   "PPO-Lagrangian": Method(LagrangianCfg()),
   "DeCap": Method(
-    PpoCfg(survival=True, reward_rule="clip"), feasibility=core.FeasibilityCfg()
+    PpoCfg(
+      survival=True,
+      reward_rule="clip",
+      # A mean horizon of at least 25 steps, and limits as they are from the start.
+      feasibility=FeasibilityCfg(budget=0.04, target=None, quantile=None),
+    )
   ),
 }
 
@@ -95,16 +101,12 @@ class Constraints:
     self.method = method
     rule = core.TerminationCfg(rule=method.rule)
     self.composition = core.Composition(method.limits, GROUPS, JOINTS, rule)
-    self.feasibility = (
-      core.Feasibility(method.feasibility) if method.feasibility else None
-    )
 
   def compute(self, quantities: dict[str, Tensor]) -> dict[str, Tensor]:
     q = self.composition.join(quantities)  # [B, 4]
     delta = self.composition.probabilities(q).amax(dim=1)
-    if self.feasibility:
-      delta = self.feasibility.scale(delta)
-    return {"delta": delta, "costs": self.composition.costs(q)}
+    costs = self.composition.costs(q)
+    return {"delta": delta, "costs": costs, "quantities": quantities}
 
   def progress(self, share: float) -> None:
     """CaT's schedule: the expected lifetime 1/p falls linearly, for half of the run."""
@@ -145,7 +147,6 @@ class Arm:
       "time_outs": time_outs.squeeze(-1),
       "constraints": self.constraints.compute(quantities),
       "task_reward": reward,
-      "quantities": quantities,
     }
     self._reset(time_outs)
     self._draw_target(self.age % self.target_steps == 0)
@@ -218,14 +219,16 @@ def train(name: str, iterations: int, num_envs: int = 512, seed: int = 1) -> Res
     policy=PolicyCfg(hidden_dims=(32, 32), init_std=0.3, std_type="log"),
     algorithm=replace(method.algorithm, **COMMON),
   )
+  composition, aid = env.constraints.composition, cfg.algorithm.feasibility
   alg = build_algorithm(
     cfg,
     obs,
     len(JOINTS),
     JOINTS,
-    env.constraints.composition.row_names,
+    composition.row_names,
     num_envs,
     "cpu",
+    feasibility=Feasibility(aid, composition) if aid else None,
   )
   curve = []
   for iteration in range(iterations):
@@ -237,6 +240,7 @@ def train(name: str, iterations: int, num_envs: int = 512, seed: int = 1) -> Res
       rewards.append(extras["task_reward"].mean())
     alg.compute_returns(obs)
     alg.update()
+    alg.between_iterations((iteration + 1) / iterations)
     curve.append(float(torch.stack(rewards).mean()))
   return evaluate(alg.actor, curve)
 

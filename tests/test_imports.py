@@ -44,7 +44,8 @@ def imports(file: Path) -> set[str]:
 
 
 def part_of(file: Path) -> str:
-  return file.relative_to(SOURCE).parts[0].removesuffix(".py")
+  part = file.relative_to(SOURCE).parts[0].removesuffix(".py")
+  return "cli" if part == "__main__" else part
 
 
 FILES = sorted(f for f in SOURCE.rglob("*.py") if f != SOURCE / "__init__.py")

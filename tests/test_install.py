@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-POLICY = ROOT / "policies" / "g1-flat-decap"
+POLICY = min(ROOT.glob("policies/*/policy.json")).parent
 
 DRIVE = f"""
 import importlib.util

@@ -7,8 +7,6 @@ from pathlib import Path
 from statistics import fmean
 
 import pytest
-import torch
-from decap.constraints.feasibility import RewardGuard
 
 ROOT = Path(__file__).parents[1]
 GROUPS = ("upper", "lower")
@@ -100,15 +98,19 @@ def test_series_6_gives_what_was_evaluated():
 
 
 def _shares(name: str, column: str = "reward") -> list[float]:
-  """What a guard would have left of the budget, row by row."""
-  guard, shares, last = RewardGuard(0.95), [], 0.0
+  """What the guard of then would have left of the budget, row by row.
+
+  It averaged over 40 iterations and left nothing at 95 % of the best average.
+  """
+  average = best = 0.0
+  shares, iteration = [], 0
   for row in _file(name):
-    reward = torch.tensor([row[column] / row["episode_steps"]])
-    for _ in range(int(row["iteration"] - last)):
-      guard.hear(reward)
-      share = float(guard.share())
-    shares.append(share)
-    last = row["iteration"]
+    reward = row[column] / row["episode_steps"]
+    while iteration < row["iteration"]:
+      iteration += 1
+      average += (reward - average) * max(1 / iteration, 1 / 40)
+      best = average if iteration <= 40 else max(best, average)
+    shares.append(max(0.0, 1.0 - (best - average) / (0.05 * abs(best) + 1e-12)))
   return shares
 
 
@@ -138,9 +140,6 @@ def test_series_6_gives_how_commands_are_followed():
   assert f"`default` carries out {first}, {second}, {third} and {last} %" in PAGE
   first, second, third, last = shares["smoothness-rewards"]
   assert f"`smoothness-rewards` {first}, {second}, {third} and {last} %" in PAGE
-  slow, middle, fast = shares["g1-flat-decap"]
-  readme = " ".join((ROOT / "README.md").read_text("utf-8").split())
-  assert f"{fast} % at 1.0 m/s, {middle} % at 0.7 and {slow} % at 0.3" in readme
 
 
 def test_series_6_gives_the_best_rewards():

@@ -9,7 +9,7 @@ import torch
 from decap import methods
 from decap.errors import UserError
 from decap.methods import METHODS, check_options, get_method
-from decap.rl.config import LagrangianCfg, LcpCfg, NIpoCfg, PpoCfg
+from decap.rl.config import FeasibilityCfg, LagrangianCfg, LcpCfg, NIpoCfg, PpoCfg
 from decap.runs import RunSpec, build_configs
 
 PAPER_LIMITS = {
@@ -32,6 +32,7 @@ TABLE = {
   "ppo-lagrangian": (LagrangianCfg, False, "raw", "decap", False),
   "decap-no-barrier": (PpoCfg, True, "clip", "decap", False),
   "decap": (PpoCfg, True, "clip", "decap", False),
+  "decap-calm-torso": (PpoCfg, True, "clip", "decap", False),
   "decap-exact": (PpoCfg, True, "raw", "decap", False),
 }
 
@@ -53,13 +54,16 @@ def test_values_of_each_method(method):
   assert agent.algorithm.reward_rule == reward_rule
   assert env.termination.rule == rule
   limits = {name: term.limits for name, term in env.constraints.items()}
+  torso = {"torso_ang_vel": 1.0} if method == "decap-calm-torso" else {}
+  assert {k: limits.pop(k) for k in list(limits) if k not in PAPER_LIMITS} == torso
   assert limits == (WHOLE_BODY_LIMITS if whole_body else PAPER_LIMITS)
   p_max = {name: group.p_max for name, group in env.groups.items()}
   expected = (
     {"upper": 0.25, "lower": 0.25} if whole_body else {"upper": 0.5, "lower": 0.25}
   )
   assert p_max == expected
-  assert (env.feasibility is not None) == (method in ("decap", "decap-no-barrier"))
+  aided = method in ("decap", "decap-no-barrier", "decap-calm-torso")
+  assert agent.algorithm.feasibility == (FeasibilityCfg() if aided else None)
   assert env.termination.barrier == (method != "decap-no-barrier")
   exact_floor = 1e-6 if method in ("cat", "decap-exact") else None
   assert env.termination.scale_floor_abs == exact_floor
@@ -96,7 +100,7 @@ def test_methods_differ_in_nothing_else():
   def shared(method):
     env, agent = _configs(method)
     ppo = {f.name: getattr(agent.algorithm, f.name) for f in dataclasses.fields(PpoCfg)}
-    for name in ("class_name", "survival", "reward_rule"):
+    for name in ("class_name", "survival", "reward_rule", "feasibility"):
       del ppo[name]
     rewards = {
       name: (term.weight, term.params)
@@ -145,7 +149,8 @@ def test_cats_p_max_rises_linearly_in_expected_lifetime():
     ("decap-no-barrier", "--env.termination.rho"),
     ("cat", "--env.termination.rho"),
     ("cat", "--env.termination.scale-floor"),
-    ("decap-exact", "--env.feasibility.budget"),
+    ("decap-exact", "--agent.algorithm.feasibility.budget"),
+    ("cat", "--agent.algorithm.feasibility.quantile"),
     ("decap-exact", "--agent.algorithm.reward-rule"),
     ("decap", "--agent.algorithm.survival"),
     ("decap", "--env.termination.rule"),
@@ -164,56 +169,52 @@ def test_options_with_a_name_of_their_own_are_refused(method):
       check_options(get_method(method), [f"--{field.replace('-', '_')}=1"])
 
 
+AID = "--agent.algorithm.feasibility"
+
+
 @pytest.mark.parametrize(
-  "overrides, feasibility, message",
+  "overrides, message",
   [
     (
       ("--env.termination.scale-floor=0.02", "--env.termination.scale-floor-abs=1"),
-      None,
       "--env.termination.scale-floor has no effect beside scale-floor-abs",
     ),
     (
-      ("--env.feasibility.shrink", "0.8"),
-      "cap",
-      "--env.feasibility.shrink has no effect beside quantile None",
+      (f"{AID}.shrink=0.8", f"{AID}.quantile=None"),
+      f"{AID}.shrink has no effect beside quantile None",
     ),
     (
-      ("--env.feasibility.budget", "None", "--env.feasibility.scope", "row"),
-      None,
-      "--env.feasibility.scope has no effect beside budget None",
+      (f"{AID}.rate=0.1", f"{AID}.target=None"),
+      f"{AID}.rate has no effect beside target None",
+    ),
+    (
+      (
+        "--agent.algorithm.entropy-iterations=9",
+        "--agent.algorithm.entropy-final=None",
+      ),
+      "--agent.algorithm.entropy-iterations has no effect beside entropy-final None",
     ),
     (
       ("--env.constraints.joint_vel.p_max", "0.4"),
-      None,
       "--env.constraints.joint-vel.p-max has no effect beside the p-max of body",
-    ),
-    (
-      ("--env.task-rewards", "('track_xy',)"),
-      "cap",
-      "--env.task-rewards has no effect beside feasibility.keep None",
-    ),
-    (
-      ("--env.task-rewards", "('track_xy', 'walking')"),
-      None,
-      "There is no reward 'walking' to guard \\(there are track_xy, ",
-    ),
-    (
-      ("--env.feasibility.budget", "0.02"),
-      "none",
-      "--env.feasibility.budget needs an aid",
     ),
   ],
 )
-def test_options_without_effect_are_refused(overrides, feasibility, message):
+def test_options_without_effect_are_refused(overrides, message):
   with pytest.raises(UserError, match=message):
-    _configs("decap", overrides=overrides, feasibility=feasibility)
+    _configs("decap", overrides=overrides)
 
 
 def test_options_with_an_effect_are_accepted():
-  overrides = ("--env.feasibility.shrink=0.8", "--env.feasibility.quantile=0.9")
-  env, _ = _configs("decap", overrides=overrides, feasibility="cap")
-  assert env.feasibility is not None
-  assert (env.feasibility.shrink, env.feasibility.quantile) == (0.8, 0.9)
+  _, agent = _configs("decap", overrides=(f"{AID}.shrink=0.8", f"{AID}.quantile=0.9"))
+  assert agent.algorithm.feasibility == FeasibilityCfg(shrink=0.8, quantile=0.9)
+
+
+def test_a_blind_run_differs_in_the_clock_alone():
+  for name in ("actor", "critic"):
+    seen = list(_configs("decap")[0].observations[name].terms)
+    blind = list(_configs("decap", blind=True)[0].observations[name].terms)
+    assert [term for term in seen if term != "clock"] == blind != seen
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -277,13 +278,6 @@ def test_limits_come_before_the_method():
     "upper": 7.0,
     "lower": 7.0,
   }
-
-
-def test_feasibility_is_an_option_of_survival_methods():
-  assert _configs("cat", feasibility="cap")[0].feasibility is not None
-  assert _configs("decap", feasibility="none")[0].feasibility is None
-  with pytest.raises(UserError, match="'decap-exact' does not use --feasibility"):
-    _configs("decap-exact", feasibility="cap")
 
 
 def test_each_method_is_a_few_lines():

@@ -14,7 +14,7 @@ from decap import methods
 from decap.cli import parse
 from decap.commands import train
 from decap.errors import UserError
-from decap.methods import METHODS, check_options, set_feasibility
+from decap.methods import METHODS, check_options
 from decap.rl.config import PpoCfg
 from decap.runs import RunSpec, build_configs
 from decap.sweep.plan import make_plan
@@ -34,17 +34,10 @@ def _blocks(language: str) -> list[str]:
   return re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
 
 
-def _configs(method: str, feasibility: str | None = None):
-  return build_configs(RunSpec("g1-flat", method, feasibility=feasibility))  # ty: ignore
-
-
 @pytest.fixture(scope="module")
 def configs() -> dict:
-  """Each method's configs, with an aid wherever the method takes one."""
-  return {
-    name: _configs(name, "anneal" if method.feasibility else None)
-    for name, method in METHODS.items()
-  }
+  """Each method's configs."""
+  return {name: build_configs(RunSpec("g1-flat", name)) for name in METHODS}
 
 
 def _value(configs, option: str):
@@ -57,20 +50,12 @@ def _value(configs, option: str):
 
 
 def _takes(method: str, configs, option: str) -> bool:
-  if option == "feasibility":
-    return METHODS[method].feasibility
   try:
     check_options(METHODS[method], [f"--{option}", "1"])
     _value(configs, option)
   except (UserError, KeyError, TypeError):
     return False
   return True
-
-
-def _default(method: str, option: str) -> str:
-  if option == "feasibility":
-    return "anneal" if _configs(method)[0].feasibility else "none"
-  return str(_value(_configs(method), option))
 
 
 def test_the_first_table_and_the_sections_cover_all_methods():
@@ -88,25 +73,23 @@ def test_the_options_table_lists_the_methods_that_take_each(configs):
     assert re.findall(r"`([^`]+)`", taken_by) == expected, option
 
 
-def test_the_options_table_gives_the_defaults():
+def test_the_options_table_gives_the_defaults(configs):
   for cell, default, taken_by in _table("option"):
     option = cell.strip("`").removeprefix("--")
-    if default == "–":
-      assert option.startswith("env.feasibility.")
-      continue
     common, _, exception = default.partition("; `cat`: ")
     for name in re.findall(r"`([^`]+)`", taken_by):
       expected = exception if exception and name == "cat" else common
-      assert _default(name, option) == expected, (name, option)
+      assert str(_value(configs[name], option)) == expected, (name, option)
 
 
 def test_the_options_table_is_complete(configs):
   listed = {row[0].strip("`").removeprefix("--") for row in _table("option")}
   shared = {field.name for field in dataclasses.fields(PpoCfg)} - {"reward_rule"}
   for method, (env, agent) in configs.items():
+    aid = agent.algorithm.feasibility
     fields = {
       "env.termination": vars(env.termination),
-      "env.feasibility": vars(env.feasibility) if env.feasibility else {},
+      "agent.algorithm.feasibility": vars(aid) if aid else {},
       "agent.algorithm": vars(agent.algorithm).keys() - shared,
     }
     options = {
@@ -117,20 +100,6 @@ def test_the_options_table_is_complete(configs):
     options |= {f"env.groups.{group}.p-max" for group in env.groups}
     taken = {option for option in options if _takes(method, (env, agent), option)}
     assert taken <= listed
-
-
-def test_the_table_of_aids_gives_their_values():
-  env, _ = _configs("decap")
-  names = []
-  for cell, _, *values in _table("`--feasibility`"):
-    names.append(cell.strip("`"))
-    set_feasibility(env, names[-1])
-    aid = env.feasibility
-    shrink = aid and aid.quantile and aid.shrink
-    keep = aid and aid.keep
-    expected = [aid and aid.budget, aid and aid.quantile, shrink, keep]
-    assert values == ["" if value is None else f"{value:g}" for value in expected]
-  assert tuple(names) == methods.Feasibility.__args__
 
 
 def test_linked_files_hold_the_functions_that_the_page_names():
@@ -170,7 +139,8 @@ def test_the_commands_of_the_page_are_accepted(tmp_path, monkeypatch):
     env, _ = build_configs(train._new(options, "cpu"))
     # What the constraint manager asks for.
     for term in env.constraints.values():
-      assert set(term.limits) == set(env.groups), command
+      if isinstance(term.limits, dict):
+        assert set(term.limits) == set(env.groups), command
 
 
 def test_the_sweep_of_the_page_is_the_papers_ablation():

@@ -2,4 +2,4 @@
 
 from decap.cli import main
 
-main()
+raise SystemExit(main())

@@ -17,6 +17,7 @@ from decap.errors import UserError
 
 if TYPE_CHECKING:
   from decap.envs.constrained_env import ConstrainedEnv, ConstrainedEnvCfg
+  from decap.envs.constraint_manager import ConstraintTermCfg
   from decap.rl.config import AgentCfg, PpoCfg
 
 Edit = Callable[["ConstrainedEnvCfg", "AgentCfg"], None]
@@ -26,7 +27,6 @@ Schedule = Callable[[float], None]
 METHOD_OPTIONS = (
   "env.termination.*",
   "env.groups.*.p-max",
-  "agent.algorithm.feasibility",
   "agent.algorithm.feasibility.*",
   "agent.algorithm.survival",
   "agent.algorithm.reward-rule",
@@ -43,7 +43,6 @@ _SURVIVAL_OPTIONS = (
 _DECAP_OPTIONS = (
   *_SURVIVAL_OPTIONS,
   "env.termination.scale-floor",
-  "agent.algorithm.feasibility",
   "agent.algorithm.feasibility.*",
 )
 _BARRIER_OPTIONS = ("env.termination.rho", "env.termination.kappa")
@@ -211,20 +210,8 @@ def _decap(env: ConstrainedEnvCfg, agent: AgentCfg) -> None:
 
 def _decap_calm_torso(env: ConstrainedEnvCfg, agent: AgentCfg) -> None:
   """A torso that sways costs what a joint beyond its limits costs."""
-  from mjlab.managers import SceneEntityCfg
-
-  from decap.envs import mdp
-  from decap.envs.constraint_manager import ConstraintTermCfg
-
   _decap(env, agent)
-  torso = env.viewer.body_name
-  if torso is None:
-    raise UserError("This method needs a task whose camera follows the robot's torso.")
-  env.constraints["torso_ang_vel"] = ConstraintTermCfg(
-    func=mdp.body_angular_speed,
-    limits=1.0,
-    params={"asset_cfg": SceneEntityCfg("robot", body_names=(torso,))},
-  )
+  env.constraints["torso_ang_vel"] = _torso_angular_speed(env, limit=1.0)
 
 
 def _decap_no_barrier(env: ConstrainedEnvCfg, agent: AgentCfg) -> None:
@@ -239,6 +226,21 @@ def _decap_exact(env: ConstrainedEnvCfg, agent: AgentCfg) -> None:
 
 
 # Their parts.
+
+
+def _torso_angular_speed(env: ConstrainedEnvCfg, limit: float) -> ConstraintTermCfg:
+  from mjlab.managers import SceneEntityCfg
+
+  from decap.envs import mdp
+  from decap.envs.constraint_manager import ConstraintTermCfg
+
+  torso = env.viewer.body_name
+  if torso is None:
+    raise UserError("This method needs a task whose camera follows the robot's torso.")
+  bodies = SceneEntityCfg(env.constrained_entity, body_names=(torso,))
+  return ConstraintTermCfg(
+    func=mdp.body_angular_speed, limits=limit, params={"asset_cfg": bodies}
+  )
 
 
 def _loosest_limits_everywhere(env: ConstrainedEnvCfg) -> None:

@@ -1,14 +1,15 @@
 """The commands as a user calls them: evaluate, compare, profile, and training after."""
 
 import json
-import math
 
 import pytest
 import torch
 
 from decap.cli import main
 from decap.commands.evaluate import EvaluateArgs
+from decap.commands.profile import _check_worth, _warn
 from decap.deploy.bundle import write_bundle
+from decap.errors import UserError
 from decap.evaluation.environment import evaluation_cfg, make_env
 from decap.evaluation.protocol import Protocol
 from decap.evaluation.rollout import describe_env
@@ -69,7 +70,7 @@ def test_compare_prints_tables_and_writes_a_report(folder, capsys):
   where = ["--plot-folder", str(folder / "plots"), "--plot-format", "svg"]
   assert main(["compare", *sources, *options, *where]) == 0
   text = capsys.readouterr().out
-  assert "| upper | DeCap [falls, stands] |" in text and "| Standing still |" in text
+  assert "| upper | DeCap" in text and "| Standing still |" in text
   assert out.read_text().count("<canvas") == 2
   assert (folder / "plots" / "traces.svg").stat().st_size > 1000
 
@@ -91,7 +92,7 @@ def test_compare_leaves_out_runs_that_wait_for_their_evaluation(folder, capsys):
   capsys.readouterr()
   assert main(["compare", *sources, "--format", "markdown"]) == 0
   shown = capsys.readouterr()
-  assert "| upper | DeCap [falls, stands] |" in shown.out
+  assert "| upper | DeCap" in shown.out
   assert f"Left out, not evaluated yet: {sources[0]} (see" in shown.err
 
 
@@ -118,6 +119,7 @@ def test_compare_leaves_out_runs_that_wait_for_their_evaluation(folder, capsys):
     (["evaluate", "stand", "--limits", "{f}/none.yaml"], "Cannot read the limits file"),
     (["evaluate", "{f}/bundle", "--task", "g1-23dof-flat", *TINY], "joints, not 23"),
     (["profile", "{f}/bundle", "--quantile", "lower"], "must be GROUP=Q"),
+    (["profile", "{f}/bundle", "--quantile", "lower=2"], "must be in (0, 1), not 2"),
   ],
 )
 def test_bad_input_is_one_sentence(folder, capsys, argv, message):
@@ -129,21 +131,50 @@ def test_bad_input_is_one_sentence(folder, capsys, argv, message):
 def test_profiled_limits_go_into_training(folder, capsys):
   out = folder / "limits.yaml"
   options = ["--envs", "4", "--steps", "60", "--device", "cpu", "--output", str(out)]
-  assert main(["profile", str(folder / "bundle"), *options]) == 0
-  assert "Quantiles by body group" in capsys.readouterr().out
+  assert main(["profile", str(folder / "bundle"), *options]) == 2
+  error = capsys.readouterr().err
+  assert "its limits would not be those of walking (--force" in error
+  assert not out.exists()
+  assert main(["profile", str(folder / "bundle"), *options, "--force"]) == 0
+  shown = capsys.readouterr()
+  assert "Proposed limits" in shown.out and "Warning: bundle carries out" in shown.err
   limits = read_limits(out)
   env, _ = build_configs(RunSpec(task="g1-flat", method="decap", limits=limits))
   for name, term in env.constraints.items():
     assert term.limits == limits[name]
 
 
-@pytest.mark.parametrize(("least", "says"), [(math.inf, True), (-math.inf, False)])
-def test_a_profile_of_little_motion_says_so(folder, capsys, monkeypatch, least, says):
-  monkeypatch.setattr("decap.commands.profile.MIN_FOLLOWED", least)
-  options = ["--envs", "4", "--steps", "60", "--device", "cpu"]
-  out = ["--output", str(folder / "standing.yaml")]
-  assert main(["profile", str(folder / "bundle"), *options, *out]) == 0
-  assert ("a robot that mostly stands" in capsys.readouterr().err) == says
+@pytest.mark.parametrize(
+  ("followed", "falls", "says"),
+  [
+    (0.49, 0.0, "carries out 49 % of the velocity that it is told: "),
+    (0.9, 1.5, "falls 1.5 times per minute: "),
+    (None, 1.5, "carries out 0 % of the velocity that it is told and falls 1.5"),
+  ],
+)
+def test_a_profile_of_standing_or_falling_is_refused(capsys, followed, falls, says):
+  metrics = {
+    "tracking": {"followed": {"mean": followed}},
+    "falls_per_minute": {"mean": falls},
+  }
+  with pytest.raises(UserError, match=says):
+    _check_worth(metrics, "a", force=False)
+  _check_worth(metrics, "a", force=True)
+  assert "not limits of walking" in capsys.readouterr().err
+
+
+def test_a_profile_warns_of_limits_that_the_policy_itself_exceeds(capsys):
+  _warn({"joint_vel/upper": 0.5, "joint_vel/lower": 0.05}, 0.05)
+  error = capsys.readouterr().err
+  assert "in more than 5% of its steps: joint_vel/upper 50%. " in error
+  _warn({"joint_vel/lower": 0.05}, 0.05)
+  assert capsys.readouterr().err == ""
+
+
+def test_a_profile_of_walking_is_not(capsys):
+  good = {"tracking": {"followed": {"mean": 0.6}}, "falls_per_minute": {"mean": 0.5}}
+  _check_worth(good, "a", force=False)
+  assert capsys.readouterr().err == ""
 
 
 def test_quick_is_a_default_that_explicit_sizes_override():

@@ -23,7 +23,7 @@ def test_one_walk_is_reported(capsys, tmp_path):
   words = ["sim2sim", str(POLICY), "--seconds", "0.5", "--trace", str(trace)]
   assert main(words) == 0
   out = capsys.readouterr().out
-  assert "g1-flat-decap on flat: walked to the end after 0.5 s" in out
+  assert f"{POLICY.name} on flat: walked to the end after 0.5 s" in out
   assert "head" in out and "× real time" in out
   assert trace.stat().st_size > 10_000
 
@@ -62,7 +62,7 @@ def test_a_bundle_with_a_renamed_joint_is_refused(capsys, tmp_path):
   info = json.loads((folder / "policy.json").read_text())
   info["joint_names"][3] = "left_tail_joint"
   (folder / "policy.json").write_text(json.dumps(info))
-  assert "left_tail_joint" in fails(capsys, str(folder))
+  assert "joint_names is not what policy.onnx says" in fails(capsys, str(folder))
 
 
 def test_table_writes_results_tables_and_figures(capsys, tmp_path, monkeypatch):
@@ -83,21 +83,21 @@ def test_table_writes_results_tables_and_figures(capsys, tmp_path, monkeypatch):
     "2",
   ]
   assert main(words) == 0
-  results = robot_walks.load(tmp_path / "g1-flat-decap.json")
+  results = robot_walks.load(tmp_path / f"{POLICY.name}.json")
   assert [walk["table"] for walk in results["walks"]] == ["identical", "terrain"]
-  assert "| g1-flat-decap | upper |" in (tmp_path / "tables.md").read_text()
+  assert f"| {POLICY.name} | upper |" in (tmp_path / "tables.md").read_text()
   assert (tmp_path / "torso.svg").is_file()
-  before = (tmp_path / "g1-flat-decap.json").stat().st_mtime_ns
+  before = (tmp_path / f"{POLICY.name}.json").stat().st_mtime_ns
   capsys.readouterr()
   sweep = {
     "policy": results["policy"],
     "axes": {"noise": []},
     "margins": {"noise": None},
   }
-  (tmp_path / "g1-flat-decap-sweep.json").write_text(json.dumps(sweep))
+  (tmp_path / f"{POLICY.name}-sweep.json").write_text(json.dumps(sweep))
   assert main([*words, "--reuse"]) == 0
-  assert "| g1-flat-decap | none |" in (tmp_path / "tables.md").read_text()
-  assert (tmp_path / "g1-flat-decap.json").stat().st_mtime_ns == before
+  assert f"| {POLICY.name} | none |" in (tmp_path / "tables.md").read_text()
+  assert (tmp_path / f"{POLICY.name}.json").stat().st_mtime_ns == before
 
 
 def test_every_terrain_and_ground_is_listed_with_its_parameters():

@@ -20,7 +20,7 @@ from decap.errors import UserError
 from decap.lock import one_writer
 from decap.rl import checkpoint, checkpoint_files
 from decap.rl.inference import policy_from_state
-from decap.runs import load_spec
+from decap.runs import RUN_FILE, load_spec
 
 SMALL = ["--agent.policy.hidden-dims", "(32,16)", "--agent.num-steps-per-env", "6"]
 
@@ -55,6 +55,8 @@ def test_the_bundle_acts_as_the_trained_policy(run):
   policy = policy_from_state(checkpoint.load(checkpoint_files.resolve(run)))
   dim = sum(term.dim for term in bundle.observations)
   obs = torch.randn(1000, dim)
+  assert bundle.observations[-1].name == "clock"
+  obs[:, -2:] *= (obs[:, 6:9].norm(dim=1, keepdim=True) > 0.1).float()
   with torch.no_grad():
     expected = policy({"actor": obs}).numpy()
   np.testing.assert_allclose(bundle.act(obs.numpy()), expected, rtol=1e-5, atol=1e-5)
@@ -83,7 +85,11 @@ def test_the_bundle_describes_the_robot(run):
     ("joint_pos", 29),
     ("joint_vel", 29),
     ("actions", 29),
+    ("clock", 2),
   ]
+  clock = info["observations"][-1]
+  assert info["schema"] == 2
+  assert (clock["period_s"], clock["command_threshold"]) == (0.8, 0.1)
   assert info["control_dt_s"] == 0.02 and info["physics_dt_s"] == 0.005
   assert info["command_ranges"]["twist"]["lin_vel_x"] == [-0.5, 1.0]
   limits = info["constraints"]["limits"]
@@ -341,3 +347,35 @@ def test_a_limit_of_an_unknown_group_is_refused(tmp_path, capsys):
 def test_the_description_of_a_run_survives_json(run):
   spec = dataclasses.replace(load_spec(run), limits={"joint_vel": {"upper": 2.0}})
   assert type(spec).from_dict(json.loads(json.dumps(spec.to_dict()))) == spec
+
+
+def test_a_run_of_an_earlier_decap_gets_one_sentence(run, tmp_path, capsys):
+  shutil.copytree(run, tmp_path / "run")
+  path = checkpoint_files.resolve(tmp_path / "run")
+  state = torch.load(path, weights_only=True)
+  # What they lack, and how their overrides were spelt.
+  del state["progress"]
+  torch.save({**state, "version": 1}, path)
+  spec = json.loads((tmp_path / "run" / RUN_FILE).read_text())
+  spec["overrides"] += ["--env.feasibility.budget", "0.01"]
+  spec["feasibility"] = "anneal"
+  (tmp_path / "run" / RUN_FILE).write_text(json.dumps(spec))
+  options = ["--resume", str(tmp_path / "run"), "--iterations", "9", "--device", "cpu"]
+  assert main(["train", *options]) == 2
+  captured = capsys.readouterr()
+  assert "was written by an earlier decap" in captured.err
+  assert captured.err.count("\n") == 1 and "Building" not in captured.out
+
+
+def test_a_blind_run_trains_is_exported_and_evaluated(tmp_path):
+  options = ["--task", "g1-flat", "--num-envs", "4", "--iterations", "1", "--blind"]
+  options += ["--device", "cpu", "--log-root", str(tmp_path), "--run-name", "blind"]
+  assert main(["train", *options, *SMALL]) == 0
+  (folder,) = (tmp_path / "g1-flat").iterdir()
+  assert load_spec(folder).blind
+  info = json.loads((folder / "policy" / "policy.json").read_text())
+  assert "clock" not in [term["name"] for term in info["observations"]]
+  short = ["--rollouts", "1", "--envs", "2", "--steps", "60", "--per-command", "0"]
+  for source in (folder, folder / "policy"):
+    words = ["evaluate", str(source), *short, "--output", str(tmp_path / "out")]
+    assert main([*words, "--device", "cpu"]) == 0

@@ -40,8 +40,6 @@ class ControlStep:
     self.limit = torch.tensor([5.0, 20.0], device=device)
     self.p_max = torch.tensor([0.5, 0.25], device=device)
     self.action_scale = torch.tensor([0.4, 0.3], device=device)
-    self.annealed = core.AnnealedLimit(self.limit, core.FeasibilityCfg(quantile=0.9))
-    self.cap = core.Feasibility(core.FeasibilityCfg(), device=device)
     self.scale = core.ViolationScale(
       (2,), floor=self.limit * 0.01, decay=0.95, device=device
     )
@@ -51,21 +49,16 @@ class ControlStep:
 
   def __call__(self, action: torch.Tensor, prev_action: torch.Tensor) -> torch.Tensor:
     q = core.action_rate(action, prev_action, self.action_scale, dt=0.02)
-    limit = self.annealed.update(q)
-    self.scale.update(q - limit)
-    scale = self.scale.value
+    self.scale.update(q - self.limit)
+    scale, limit = self.scale.value, self.limit
     decap = core.decap_probability(q, limit, self.p_max, scale, rho=0.7, kappa=2.0)
     cat = core.cat_probability(q, limit, self.p_max, scale)
     rows = self.composition.probabilities(self.composition.join({"rate": q}))
     costs = self.composition.costs(q)
-    return self.cap.scale(torch.cat((decap, cat, rows, costs), 1).amax(1))
+    return torch.cat((decap, cat, rows, costs), 1).amax(1)
 
   def state(self) -> list[torch.Tensor]:
     return [
-      self.annealed.average,
-      self.annealed.gain,
-      self.cap.mean,
-      self.cap.gain,
       self.scale.value,
       self.scale.gain,
       self.composition.scale.value,

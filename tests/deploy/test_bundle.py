@@ -124,7 +124,7 @@ def _edit(folder, **changes) -> None:
   "changes, message",
   [
     ({"format": "other"}, "not a decap policy"),
-    ({"schema": 99}, "schema 99"),
+    ({"schema": 3}, "schema 3; this decap reads schemas 1 and 2"),
     ({"stiffness": None}, "lacks stiffness"),
     ({"stiffness": 5}, "is damaged"),
     ({"damping": ["a", "b", "c"]}, "is damaged"),
@@ -229,3 +229,32 @@ def test_junk_with_a_fitting_checksum_is_refused_in_a_sentence(tmp_path, capfd):
     load_bundle(tmp_path / "policy")
   captured = capfd.readouterr()
   assert captured.err == "" and captured.out == ""
+
+
+def test_a_bundle_is_restored_after_a_failed_replacement(tmp_path, monkeypatch):
+  import errno
+  import os
+
+  folder = tmp_path / "policy"
+  _write(folder)
+  (folder / "notes.txt").write_text("mine")
+  replace = os.replace
+
+  def full(source, target):
+    if str(source).endswith("fresh"):
+      raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    replace(source, target)
+
+  monkeypatch.setattr(os, "replace", full)
+  with pytest.raises(UserError, match="No space left on device"):
+    _write(folder, task="other")
+  assert load_bundle(folder).info["task"] == "test"
+  assert (folder / "notes.txt").read_text() == "mine"
+  assert [p.name for p in tmp_path.iterdir()] == ["policy"]
+
+
+@pytest.mark.parametrize("schema", [1, 2])
+def test_bundles_of_both_schemas_load(tmp_path, schema):
+  _write(tmp_path / "bundle")
+  _edit(tmp_path / "bundle", schema=schema)
+  assert load_bundle(tmp_path / "bundle").info["schema"] == schema

@@ -164,7 +164,7 @@ def test_the_screen_shows_state_command_margins_and_the_last_stop():
   last = terminal.text.split("\x1b[H")[-1].replace("\x1b[K", "")
   for part in (
     "DAMPING",
-    "policy 1 of 1: g1-flat-decap",
+    f"policy 1 of 1: {POLICY.name}",
     "vx +0.30 m/s",
     "last stop      stopped by the operator",
     "tilt",

@@ -52,6 +52,21 @@ def test_controller_and_simulator_run_in_lockstep(domain):
   np.testing.assert_allclose(found["q"], alone.data.qpos[7:], atol=0.02)
 
 
+def test_a_simulator_that_ends_is_noticed_and_the_drive_comes_to_its_end(domain):
+  with peer("simulator", domain, 29, 0.2):
+    robot = UnitreeRobot(MOTORS, "lo", domain, lockstep=True)
+    robot.connect(30.0)
+    script = Script("0 stand")
+    controller = Controller(robot, MOTORS, [released()], script, stand_s=0.1)
+    began = time.monotonic()
+    controller.run_for(0.8)
+  # A second of patience, then simulated time goes as fast as the clock on the wall.
+  assert time.monotonic() - began < 20.0
+  assert controller.machine.mode is Mode.DAMPING
+  assert "states are lost" in controller.machine.stop_reason
+  robot.close()
+
+
 def test_the_small_robot_echoes_its_own_mode_machine(domain):
   small = g1_motors(23)
   with peer("simulator", domain, 23, 0.1) as result:

@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import pytest
 import torch
-from decap.constraints.feasibility import FeasibilityCfg
 from mjlab.tasks.registry import load_env_cfg
 
 from decap.constraints.groups import BodyGroupCfg
@@ -58,13 +57,11 @@ def env() -> ConstrainedEnv:
   return env
 
 
-def manager(
-  env, terms=TERMS, groups=GROUPS, feasibility=None, **rule
-) -> ConstraintManager:
+def manager(env, terms=TERMS, groups=GROUPS, **rule) -> ConstraintManager:
   env.log.flush()
   env.made_up.zero_()
   env.scalar.zero_()
-  return ConstraintManager(terms, groups, TerminationCfg(**rule), feasibility, env)
+  return ConstraintManager(terms, groups, TerminationCfg(**rule), env)
 
 
 def test_a_stock_task_reports_joints_and_scalars(env):
@@ -132,46 +129,6 @@ def test_statistics_by_hand(env):
   assert shares == [0.5, 0.0, 0.5]
   # 1 of the violation, 0.75 · 0.125 of the scalar, over four environments.
   assert log["Constraint/delta"] == pytest.approx((1 + 0.09375) / 4)
-  assert log["Constraint/delta_applied"] == log["Constraint/delta"]
-
-
-def test_an_aid_changes_what_is_applied_and_not_what_is_logged(env):
-  constraints = manager(env, feasibility=FeasibilityCfg(budget=0.05))
-  env.made_up[:, 0] = 10.0
-  reported = constraints.compute()
-  # All at p_max 0.5, scaled to the budget.
-  torch.testing.assert_close(reported["delta"], torch.full((NUM_ENVS,), 0.05))
-  log = env.flush_log()
-  assert log["Constraint/delta"] == pytest.approx(0.5)
-  assert log["Constraint/delta_applied"] == pytest.approx(0.05)
-
-
-@pytest.mark.parametrize(
-  ("scope", "expected"),
-  [
-    ("total", [0.5 * 0.05 / 0.1875, 0.25 * 0.05 / 0.1875, 0.0, 0.0]),
-    ("row", [0.5 * 0.05 / 0.125, 0.25 * 0.05 / 0.0625, 0.0, 0.0]),
-  ],
-)
-def test_the_budget_is_for_the_strongest_row_or_for_each(env, scope, expected):
-  constraints = manager(env, feasibility=FeasibilityCfg(budget=0.05, scope=scope))
-  env.made_up[0, 0] = 10.0  # At the front's limit: p_max 0.5, a mean of 0.125.
-  env.made_up[1, 6] = 100.0  # At the rear's: 0.25, a mean of 0.0625.
-  reported = constraints.compute()
-  torch.testing.assert_close(reported["delta"], torch.tensor(expected))
-
-
-def test_annealed_limits_follow_the_policy_and_costs_do_not(env):
-  aid = FeasibilityCfg(budget=None, quantile=0.5, shrink=1.0)
-  constraints = manager(env, feasibility=aid)
-  env.made_up[:, 0] = torch.tensor([40.0, 40.0, 40.0, 80.0])
-  reported = constraints.compute()
-  # The limit is the median, 40: at it δ is p_max, and the largest violation gives 1.
-  torch.testing.assert_close(reported["delta"], torch.tensor([0.5, 0.5, 0.5, 1.0]))
-  assert (reported["costs"][:, 0] == 1.0).all()
-  torch.testing.assert_close(
-    reported["margins"]["joint"][:, 0], torch.tensor([4.0, 4.0, 4.0, 8.0])
-  )
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])
@@ -241,24 +198,3 @@ def test_a_term_of_another_shape_is_named(env):
     ValueError, match=r"'body' returned shape \(4, 12\), expected \(4,\)"
   ):
     manager(env, terms).compute()
-
-
-@pytest.mark.parametrize(
-  ("names", "heard"), [((), 7.0), (("track_linear_velocity",), 2.0)]
-)
-def test_a_guard_listens_to_the_rewards_of_the_task(env, monkeypatch, names, heard):
-  monkeypatch.setattr(env.cfg, "task_rewards", names)
-  aid = FeasibilityCfg(budget=0.05, keep=0.9)
-  constraints = manager(env, feasibility=aid)
-  rates = env.reward_manager.rates
-  rates[:] = 0.0
-  rates[env.reward_manager.active_terms.index("track_linear_velocity")] = 2.0
-  rates[env.reward_manager.active_terms.index("upright")] = 5.0
-  constraints.compute()
-  assert constraints._cap.guard.sum == pytest.approx(heard * env.step_dt)
-
-
-def test_a_guard_that_should_listen_to_no_reward_there_is_says_so(env, monkeypatch):
-  monkeypatch.setattr(env.cfg, "task_rewards", ("walking",))
-  with pytest.raises(ValueError, match="no reward 'walking'; there are track_linear"):
-    manager(env, feasibility=FeasibilityCfg(budget=0.05, keep=0.9))

@@ -124,6 +124,43 @@ def test_reset_events_rest_between_two_runs():
   assert env.waiting_terms == ["event rare"]
 
 
+def test_actions_of_the_episode_before_are_forgotten():
+  """Also the one before the last, which second differences need."""
+  env = start(make_cfg())
+  for _ in range(2):
+    env.step(torch.ones(NUM_ENVS, env.action_manager.total_action_dim))
+  manager = env.action_manager
+  history = (manager.action, manager.prev_action, manager.prev_prev_action)
+  env.episode_length_buf[1] = STEPS - 1
+  env.step(torch.ones(NUM_ENVS, manager.total_action_dim))
+  for buffer in history:
+    assert buffer.flatten().tolist() == [1.0, 0.0, 1.0]
+
+
+def test_interval_events_come_on_time_and_start_again_with_an_episode():
+  """Every 0.1 s at steps of 0.05 s: in steps 2, 4, …; a reset starts the time anew."""
+  ran: list[list[int]] = []
+
+  @masked
+  def note(env, mask):
+    ran.append(mask.long().tolist())
+
+  cfg = make_cfg()
+  cfg.episode_length_s = 100.0
+  cfg.events["often"] = EventTermCfg(
+    func=note, mode="interval", interval_range_s=(0.1, 0.1)
+  )
+  env = start(cfg)
+  ran.clear()
+  step(env, 4)
+  assert ran == [[0, 0, 0], [1, 1, 1], [0, 0, 0], [1, 1, 1]]
+  ran.clear()
+  env.episode_length_buf[1] = int(env.max_episode_length) - 1
+  step(env, 4)
+  # Robot 1 ends in the first of these steps: its time is full again after it.
+  assert ran == [[0, 0, 0], [1, 0, 1], [0, 1, 0], [1, 0, 1]]
+
+
 def test_terms_with_a_memory_are_reset():
   cfg = make_cfg(NotedConstraint)
   cfg.rewards["noted"] = RewardTermCfg(func=NotedReward, weight=1.0)

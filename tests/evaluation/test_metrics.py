@@ -190,6 +190,15 @@ def test_the_spectrum_keeps_the_variance():
   assert density.sum() * spectra["frequency_hz"][1] == pytest.approx(0.5, rel=0.01)
 
 
+def test_the_spectrum_leaves_the_warm_up_out():
+  """Windows end at steps 128 and 192; only the second has no step of the first ten."""
+  metrics = Metrics(LAYOUT, rollouts=1, envs=1, warmup=10)
+  for step in range(192):
+    metrics.add(sample(vel=(0, 0, float(step < 10))))
+  density = metrics.result()["spectra"]["groups"]["upper"]["joint_vel"]
+  assert np.abs(density).max() == 0.0
+
+
 def test_histograms_hold_every_counted_joint_step():
   trajectory = make_trajectory()
   result = metrics_of_trajectory(trajectory)

@@ -187,6 +187,17 @@ def test_the_response_shows_what_random_commands_achieve():
   assert response["std"] == pytest.approx([0.0, 0.1], abs=1e-6)
 
 
+def test_the_response_leaves_out_falls():
+  """A robot that falls over has speed, and follows nothing."""
+  motion = Motion(Bins(1, 1), 0, DT, 1, "cpu")
+  for t in range(100):
+    speed = 0.2 if t < 50 else 2.0
+    step = sample(command=(0.5, 0, 0), base_velocity=(speed, 0, 0), fell=t == 99)
+    motion.add(step, torch.tensor([t]), torch.tensor([True]))
+  response = motion.response()["vx"]
+  assert response["mean"] == pytest.approx([0.2])
+
+
 def test_commands_have_numbers_of_their_own():
   """Robots of each command, after those with random ones, against the reference."""
   robots, steps, warmup = 2, 150, 10

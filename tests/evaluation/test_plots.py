@@ -1,5 +1,7 @@
 """Figures show the data and the limits that they were given."""
 
+import copy
+
 import numpy as np
 import pytest
 
@@ -40,6 +42,23 @@ def test_traces_show_the_largest_joint_and_the_limit(trajectories):
   shown = lines(lower, "a")[0].get_ydata()
   # 2 s from the end of the warm-up of 10 steps; the lower body are joints 0 and 1.
   np.testing.assert_allclose(shown, speed[10:110, :2].max(1))
+
+
+def test_the_response_shows_random_and_fixed_commands(results):
+  result = copy.deepcopy(results["a"])
+  told = {"command": [0.5, 0.0, 0.0], "velocity": [0.4, 0.1, 0.0]}
+  mixed = {"command": [0.5, 0.2, 0.0], "velocity": [0.3, 0.1, 0.0]}
+  result.metrics["commands"] = {"forward 0.5": told, "mixed": mixed}
+  forward, sideways, _ = plots.response({"a": result}).axes
+  curve = result.metrics["response"]["vx"]
+  np.testing.assert_array_equal(lines(forward, "a")[0].get_xdata(), curve["command"])
+  np.testing.assert_array_equal(lines(forward, "a")[0].get_ydata(), curve["mean"])
+  # A dot for the command along this axis only, and none for the mixed one.
+  dots = [
+    line.get_xydata().tolist() for line in forward.lines if line.get_marker() == "o"
+  ]
+  assert dots == [[[0.5, 0.4]]]
+  assert not [line for line in sideways.lines if line.get_marker() == "o"]
 
 
 def test_tracking_shows_command_pushes_and_the_middle_environment(trajectories):

@@ -6,66 +6,97 @@ from rich.console import Console
 
 from decap.errors import UserError
 from decap.evaluation.profile import (
-  group_table,
+  Profile,
   joint_tables,
   profile_trajectory,
   propose_limits,
+  row_table,
   write_limits,
 )
 from decap.runs import read_limits
 from tests.evaluation.synthetic import LAYOUT, make_trajectory
 
 
-def known_trajectory():
-  """Speeds 0.1, 0.2, … 10.0 of the elbow, ten times that of hip and knee."""
+def known_trajectory(size=1.0):
+  """Speeds 0.1, 0.2, … 10.0 of the elbow, ten times that of the hip, nine of the knee."""
   trajectory = make_trajectory(rollouts=1, envs=1, steps=102, warmup=2)
-  ramp = np.concatenate(([999.0, 999.0], np.arange(1, 101) * 0.1))
-  speed = np.stack((10 * ramp, 10 * ramp, ramp), -1)[:, None]
+  ramp = np.concatenate(([999.0, 999.0], np.arange(1, 101) * 0.1)) * size
+  speed = np.stack((10 * ramp, 9 * ramp, ramp), -1)[:, None]
   trajectory.arrays["joint_vel"] = speed.astype(np.float32)
   trajectory.arrays["fell"][:] = trajectory.arrays["timed_out"][:] = False
   trajectory.arrays["age"] = np.arange(102)[:, None]
   return trajectory
 
 
-def test_quantiles_by_hand():
+@pytest.fixture
+def walking():
+  return profile_trajectory(known_trajectory())
+
+
+@pytest.fixture
+def standing(walking):
+  """A robot that needs nothing to stand."""
+  rows = {row: 1e-6 * values for row, values in walking.rows.items()}
+  return Profile(rows, walking.joints, walking.layout)
+
+
+def test_quantiles_are_of_the_largest_joint_of_each_step(walking):
   """Of 0.1 … 10.0 the median is 5.05 and the 99 % quantile 9.901; warm-up is out."""
-  profile = profile_trajectory(known_trajectory(), (0.5, 0.99))
-  np.testing.assert_allclose(profile.joints["elbow"]["joint_vel"], [5.05, 9.901], 1e-5)
-  np.testing.assert_allclose(profile.groups["lower"]["joint_vel"], [50.5, 99.0], 2e-3)
+  assert walking.quantile("joint_vel/upper", 0.5) == pytest.approx(5.05)
+  assert walking.quantile("joint_vel/upper", 0.99) == pytest.approx(9.901)
+  # The hip's; the knee's are smaller at every step.
+  assert walking.quantile("joint_vel/lower", 0.99) == pytest.approx(99.01)
+  assert walking.joints["joint_vel"]["knee"].max() == pytest.approx(90.0)
 
 
-def test_the_papers_rule():
-  """Upper: towards the lower end. Lower: near the observed range."""
-  limits = propose_limits(known_trajectory(), {"upper": 0.5})
-  assert limits["joint_vel"] == {"upper": 5.05, "lower": 99.0}
+def test_the_papers_rule(walking, standing):
+  """Upper: towards the lower end. Lower: near the observed range. Rounded up."""
+  limits = propose_limits(walking, standing, {"upper": 0.5})
+  assert limits["joint_vel"] == {"upper": 5.05, "lower": 99.1}
+  share = walking.share_above(limits)
+  # 5.1 … 10.0 are above 5.05; only 100 is above 99.1.
+  assert share["joint_vel/upper"] == pytest.approx(0.5)
+  assert share["joint_vel/lower"] == pytest.approx(0.01)
 
 
-def test_the_file_is_what_training_reads(tmp_path):
-  limits = propose_limits(known_trajectory(), {"upper": 0.9, "lower": 0.999})
+def test_no_limit_is_below_what_standing_needs(walking, standing):
+  standing.rows["joint_vel/upper"] = np.linspace(0.0, 7.123, 1001)
+  limits = propose_limits(walking, standing, {"upper": 0.5})
+  # 99.9 % of 7.123, rounded up.
+  assert limits["joint_vel"] == {"upper": 7.12, "lower": 99.1}
+  assert standing.share_above(limits)["joint_vel/upper"] < 0.002
+  standing.rows["joint_vel/upper"] = np.full(10, 7.1201)
+  assert propose_limits(walking, standing, {})["joint_vel"]["upper"] == 9.91
+  assert propose_limits(walking, standing, {"upper": 0.5})["joint_vel"]["upper"] == 7.13
+
+
+def test_the_file_is_what_training_reads(tmp_path, walking, standing):
+  rule = {"upper": 0.9, "lower": 0.999}
+  limits = propose_limits(walking, standing, rule)
   path = tmp_path / "deep" / "limits.yaml"
-  write_limits(
-    path, limits, {"upper": 0.9, "lower": 0.999}, {"source": "runs/a"}, LAYOUT
-  )
+  write_limits(path, limits, rule, {"source": "runs/a"}, LAYOUT)
   assert read_limits(path) == limits
   assert "# Limits measured on runs/a" in path.read_text()
 
 
-def test_tables_show_groups_and_joints():
-  profile = profile_trajectory(known_trajectory())
-  console = Console(width=120, record=True, file=None, quiet=False)
+def test_tables_show_rows_and_joints(walking, standing):
+  limits = propose_limits(walking, standing, {"upper": 0.5})
+  console = Console(width=120)
   with console.capture() as capture:
-    for table in (group_table(profile), *joint_tables(profile)):
+    for table in (row_table(walking, standing, limits), *joint_tables(walking)):
       console.print(table)
   text = capture.get()
-  assert "upper" in text and "elbow" in text and "99.9 %" in text
-  assert "5.05" in text
+  line = next(t for t in text.splitlines() if "joint_vel/upper (rad/s)" in t)
+  assert line.split()[-2:] == ["5.05", "50.0%"]
+  assert "elbow" in text and "99.9 %" in text
 
 
-def test_a_policy_that_does_not_move_gives_no_limits():
+def test_a_policy_that_does_not_move_gives_no_limits(standing):
   trajectory = known_trajectory()
   trajectory.arrays["action"][:] = 0.0
+  profile = profile_trajectory(trajectory)
   with pytest.raises(UserError, match="action_rate/upper is 0"):
-    propose_limits(trajectory, {"upper": 0.5})
+    propose_limits(profile, profile, {"upper": 0.5})
 
 
 @pytest.mark.parametrize(
@@ -75,9 +106,9 @@ def test_a_policy_that_does_not_move_gives_no_limits():
     ({"upper": 0.5, "lower": 0.9, "tail": 0.9}, "Unknown group 'tail'"),
   ],
 )
-def test_bad_rules_are_refused(rule, message):
+def test_bad_rules_are_refused(walking, standing, rule, message):
   with pytest.raises(UserError, match=message):
-    propose_limits(known_trajectory(), rule)
+    propose_limits(walking, standing, rule)
 
 
 def test_a_rollout_without_counted_steps_is_refused():

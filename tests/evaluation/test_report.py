@@ -68,8 +68,8 @@ def test_it_loads_nothing_from_elsewhere(page):
 
 def test_it_shows_tables_figures_playback_and_how_it_was_made(page):
   assert page.count("<table>") == 11
-  # Tracking, four traces, distributions, four joint figures, spectra.
-  assert page.count("data:image/svg+xml") == 11
+  # Response, tracking, four traces, distributions, four joint figures, spectra.
+  assert page.count("data:image/svg+xml") == 12
   assert page.count("<canvas") == 2
   assert "decap compare a b --html r.html" in page
   assert "2.x" in page and "cat&lt;" in page and "cat<" not in page
@@ -100,7 +100,7 @@ def test_a_clip_starts_after_the_warm_up_in_the_calmest_environment():
 def test_without_trajectories_it_says_what_is_missing(tmp_path):
   page = make_report(make_input(make_results(tmp_path, record=False)))
   assert "--trajectory 1" in page and "<canvas" not in page
-  assert page.count("data:image/svg+xml") == 6
+  assert page.count("data:image/svg+xml") == 7
 
 
 def test_text_cannot_become_markup():

@@ -170,7 +170,7 @@ def test_who_falls_stands_or_hops_is_marked_and_never_best(template, path, value
   assert not upper["DeCap"].cells[0].best and upper["CaT"].cells[0].best
   assert f"| DeCap [{mark}] |" in formats.to_markdown(tables[0])
   assert f"DeCap [{mark}] &" in formats.to_latex(tables[0])
-  assert f"DeCap [{mark}]</th>" in formats.to_html(tables[0])
+  assert f">[{mark}]</span></th>" in formats.to_html(tables[0])
   assert f"DeCap,{mark}," in formats.to_csv(tables)
   assert "never best" in tables[0].note
 
@@ -205,6 +205,10 @@ def test_a_policy_is_shown_command_by_command(template):
   assert table.rows[0].cells[titles.index("Followed")].mean is None
   assert table.rows[1].cells[titles.index("Followed")].mean == pytest.approx(90.0)
   assert [column.title for column in posture.columns] == ["Torso", "Head", "Head jerk"]
+  turning = new.metrics["angular_velocity"]
+  turning["head"] = turning["torso"]  # One body.
+  posture = command_tables(new)[1]
+  assert [column.title for column in posture.columns] == ["Torso, head", "Head jerk"]
   assert formats.to_markdown(table).splitlines()[2].startswith("| Command | Followed")
   tables = {t.title: t for t in tables_of(new)}
   following = tables["Followed sideways, turning and mixed; standing"]

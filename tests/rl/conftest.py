@@ -54,7 +54,9 @@ class Agent:
     return make_step(torch.Generator().manual_seed(seed))
 
   @staticmethod
-  def build(algorithm: PpoCfg | None = None, seed: int = 0, **policy) -> PPO:
+  def build(
+    algorithm: PpoCfg | None = None, seed: int = 0, mirrors=None, **policy
+  ) -> PPO:
     torch.manual_seed(seed)
     cfg = AgentCfg(
       num_steps_per_env=NUM_STEPS,
@@ -70,6 +72,7 @@ class Agent:
       NUM_ENVS,
       "cpu",
       action_groups={"upper": [0, 2], "lower": [1]},
+      mirrors=mirrors,
     )
 
   @staticmethod

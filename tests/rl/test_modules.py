@@ -145,3 +145,21 @@ def test_onnx_file_acts_like_the_network(tmp_path):
   (actions,) = session.run(None, {"obs": obs.numpy()})
   expected = actor({"actor": obs}).detach().numpy()
   np.testing.assert_allclose(actions, expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("std_type", ["scalar", "log"])
+def test_noise_does_not_grow_beyond_a_multiple_of_its_first_value(std_type):
+  noise = Gaussian(2, [0.2, 0.6], std_growth=1.5, std_type=std_type)
+  parameter = noise.std_param if std_type == "scalar" else noise.log_std_param
+  wanted = torch.tensor([0.1, 2.0])
+  with torch.no_grad():
+    parameter.copy_(wanted if std_type == "scalar" else wanted.log())
+  noise.project()
+  # The first is smaller than 1.5 · 0.2 and stays; the second may be 1.5 · 0.6.
+  torch.testing.assert_close(noise.current_std, torch.tensor([0.1, 0.9]))
+  free = Gaussian(2, [0.2, 0.6], std_type=std_type)
+  with torch.no_grad():
+    (free.std_param if std_type == "scalar" else free.log_std_param).fill_(0.7)
+  before = free.current_std.clone()
+  free.project()
+  assert torch.equal(free.current_std, before)

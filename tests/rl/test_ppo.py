@@ -116,6 +116,32 @@ def test_reward_rule_comes_before_the_time_out_bootstrap(agent, cfg, reward, exp
   assert stored == pytest.approx(expected)
 
 
+def test_a_bad_end_stays_bad_though_rewards_are_clipped(agent):
+  """max(2, 0) + 0.99 · 0.75 · (−4): the value after a time-out is no reward."""
+  alg = agent.build(PpoCfg(survival=True, reward_rule="clip"))
+  assert one_step(alg, agent, 2.0, 0.25, True, -4.0) == pytest.approx(2.0 - 2.97)
+
+
+def test_the_logged_kl_is_from_the_policy_that_acted(agent):
+  """KL(old ‖ new), which differs from KL(new ‖ old) where σ has changed."""
+  from torch.distributions import Normal, kl_divergence
+
+  alg = agent.build()
+  agent.rollout(alg)
+  alg.begin_update()
+  alg._old_std.copy_(alg.std)
+  batch = alg.samples()
+  with torch.no_grad():
+    alg.actor.gaussian.std_param.mul_(3.0)
+  evaluation = alg.evaluate(batch)
+  alg._kl_sum.zero_()
+  alg.update_mini_batch(batch)
+  expected = kl_divergence(
+    Normal(batch.mean, alg._old_std), Normal(evaluation.mean, evaluation.std)
+  ).mean(dim=0)
+  torch.testing.assert_close(alg._kl_sum, expected.detach())
+
+
 def test_a_step_that_goes_on_is_not_bootstrapped(agent):
   assert one_step(agent.build(), agent, 2.0, 0.25, False, 4.0) == 2.0
 

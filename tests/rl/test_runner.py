@@ -322,6 +322,13 @@ def test_a_new_stream_means_new_recordings(monkeypatch):
       graphs._warm = True
 
 
+def test_a_quantitys_cost_is_that_of_any_of_its_groups():
+  runner = SimpleNamespace(_cost_index=[torch.tensor([0, 1]), torch.tensor([2])])
+  costs = torch.tensor([[0.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
+  merged = Runner._costs(runner, costs)  # ty: ignore[invalid-argument-type]
+  assert merged.tolist() == [[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]]
+
+
 def test_costs_are_merged_by_quantity():
   columns = runner_module._cost_columns(("rate/upper", "rate/lower", "tilt"), "terms")
   assert columns == {"rate": [0, 1], "tilt": [2]}

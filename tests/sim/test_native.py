@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import os
 
 import mujoco
 import numpy as np
@@ -13,12 +12,8 @@ from mjlab.managers.event_manager import RecomputeLevel
 from mjlab.scene import Scene
 
 from decap.errors import UserError
-from decap.sim.native import (
-  MIN_SOLVER_ITERATIONS,
-  NativeSimulation,
-  _thread_ids,
-  available_cpus,
-)
+from decap.sim.native import NativeSimulation
+from decap.sim.native_model import MIN_SOLVER_ITERATIONS
 from tests.sim.scenes import native, stand, targets, task_cfg
 
 # Single precision of what is read, and a sparse solver against a dense one.
@@ -339,21 +334,3 @@ def test_a_robot_steps_the_same_without_its_visual_geoms(g1):
     rollout(sim, g1, steps=8)
   for name in ("qpos", "qvel", "sensordata", "actuator_force", "subtree_com"):
     assert torch.equal(getattr(light.data, name)[:], getattr(seen.data, name)[:]), name
-
-
-def test_threads_on_all_cores_keep_to_one_each(g1):
-  before = _thread_ids()
-  cpus = available_cpus()
-  sim = native(g1, num_envs=cpus, num_threads=cpus)
-  cores = [os.sched_getaffinity(t) for t in sorted(_thread_ids() - before)]
-  assert cores == [{core} for core in sorted(os.sched_getaffinity(0))]
-  assert sim.num_threads == len(cores)
-
-
-def test_few_threads_go_where_they_like(g1, monkeypatch):
-  monkeypatch.setattr("decap.sim.native.available_cpus", lambda: 2)
-  before = _thread_ids()
-  sim = native(g1, num_envs=2, num_threads=1)
-  (thread,) = _thread_ids() - before
-  assert os.sched_getaffinity(thread) == os.sched_getaffinity(0)
-  assert sim.num_threads == 1

@@ -85,14 +85,12 @@ def test_metrics_count_only_if_newer_than_the_checkpoint(tmp_path):
 
 
 def test_commands_start_and_continue(tmp_path):
-  job = make_job(
-    tmp_path, grid={"env.termination.kappa": [3]}, feasibility="cap", seed=4
-  )
+  job = make_job(tmp_path, grid={"env.termination.kappa": [3]}, blind=True, seed=4)
   plan = Plan(runs=(job.run,), device="cpu")
   assert train_command(job, plan) == [
     *("train", "--device", "cpu", "--backend", "auto", "--iterations", "10"),
     *("--task", "g1-flat", "--method", "decap", "--seed", "4", "--num-envs", "64"),
-    *("--log-root", str(tmp_path), "--run-name", "kappa=3", "--feasibility", "cap"),
+    *("--log-root", str(tmp_path), "--run-name", "kappa=3", "--blind"),
     *("--env.termination.kappa", "3"),
   ]
   folder = make_folder(job, 4)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from decap.sim.native import available_cpus
+from decap.sim.threads import available_cpus
 
 _PACKAGES = ("mjlab", "mujoco", "mjbatch", "mujoco-warp", "warp-lang", "torch")
 

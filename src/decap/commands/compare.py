@@ -45,7 +45,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     "--plot",
     action="append",
     default=[],
-    choices=("tracking", "traces", "distributions", "joints", "spectra", "training"),
+    choices=("response", "tracking", "traces", "distributions", "joints", "spectra")
+    + ("training",),
     help="write a figure; may be repeated",
   )
   add(
@@ -156,6 +157,7 @@ def _write_plots(
 
   recorded = find_trajectories(results)
   draw: dict[str, Callable] = {
+    "response": lambda: plots.response(results),
     "tracking": lambda: plots.velocity_tracking(recorded),
     "traces": lambda: plots.traces(recorded, args.quantity),
     "distributions": lambda: plots.distributions(results),

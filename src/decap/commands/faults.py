@@ -16,7 +16,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
   add("--seeds", type=int, default=20, help="runs per class (default: 20)")
   add("--kind", action="append", metavar="CLASS", help="only this class; may repeat")
   add("--soak", type=float, default=0.0, metavar="S", help="also walk for S seconds")
-  add("--domain", type=int, default=200, help="DDS domain of the killed (default: 200)")
+  add("--domain", type=int, default=200, help="first of 20 DDS domains (default: 200)")
   add("--output", metavar="FILE", help="write the results as JSON")
 
 
@@ -32,6 +32,8 @@ def run(options: argparse.Namespace) -> int:
   for kind in kinds:
     if kind not in KINDS:
       raise UserError(f"Unknown class '{kind}' (there are {', '.join(KINDS)}).")
+  if not 0 <= options.domain <= 212:
+    raise UserError(f"--domain must be between 0 and 212, not {options.domain}.")
   if options.seeds < 0 or not options.soak >= 0:
     raise UserError("--seeds and --soak must not be negative.")
   if options.output:

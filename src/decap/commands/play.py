@@ -41,13 +41,14 @@ def run(options: argparse.Namespace) -> None:
   if video:
     _check_video(video, options.seconds)
   checks.announce_imports(device, draws=video is not None)
-  env_cfg, _ = build_configs(spec, play=True)
-  env_cfg.scene.num_envs = options.num_envs
   checks.check_torch_device(device)
   from decap.evaluation.policies import load_policy
   from decap.evaluation.rollout import describe_env
 
   policy = load_policy(options.run, device)
+  spec = dataclasses.replace(spec, blind=policy.blind)
+  env_cfg, _ = build_configs(spec, play=True)
+  env_cfg.scene.num_envs = options.num_envs
   if video:
     env_cfg.viewer.width, env_cfg.viewer.height = 640, 480
     # Half of a frame's time on a machine without a GPU.

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import sys
 from pathlib import Path
+from typing import Any
 
 from decap.commands import checks
 from decap.commands.options import add_backend, add_device
@@ -13,8 +15,11 @@ from decap.errors import UserError
 from decap.evaluation.protocol import Protocol
 from decap.files import check_writable
 
-MIN_FOLLOWED = 0.5
-"""Share of the commanded velocity below which a profile is one of standing."""
+MOSTLY_FALLS = 1.0
+"""Falls per minute from which a profile is one of falling."""
+
+STANDING_ENVS, STANDING_STEPS = 16, 250
+"""How long robots are told to stand: what they need there is the least limit."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -36,6 +41,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     "repeated (default: the robot's, a G1's upper=0.5, and 0.99)",
   )
   add("--joints", action="store_true", help="print the quantiles of every joint too")
+  add(
+    "--force",
+    action="store_true",
+    help="also of a policy that mostly stands or falls",
+  )
   add("--task", metavar="NAME", help="task to measure on (default: the policy's own)")
   for name, value, text in (
     ("envs", 64, "environments"),
@@ -66,18 +76,31 @@ def run(options: argparse.Namespace) -> None:
 
 
 def profile(args: argparse.Namespace, quantiles: dict[str, float]) -> None:
-  """Measure a policy, print its quantiles and write the limits file."""
+  """Measure a policy, print what it needs and write the limits file."""
   from rich.console import Console
 
   from decap.evaluation import profile as profiles
   from decap.evaluation.policies import load_policy
-  from decap.evaluation.rollout import evaluate
+  from decap.evaluation.rollout import Evaluation, evaluate
   from decap.tasks import TASKS
 
   check_writable(Path(args.output).parent)
   policy = load_policy(args.policy, args.device)
-  protocol = Protocol(
-    task=args.task or policy.info["task"] or "g1-flat",
+  task = args.task or policy.info["task"] or "g1-flat"
+
+  def measure(title: str, protocol: Protocol) -> Evaluation:
+    with progress_bar(title, protocol.steps) as on_step:
+      return evaluate(
+        policy,
+        protocol,
+        device=args.device,
+        backend=args.backend,
+        trajectory=protocol.envs,
+        on_step=on_step,
+      )
+
+  random = Protocol(
+    task=task,
     rollouts=1,
     envs=args.envs,
     steps=args.steps,
@@ -85,36 +108,61 @@ def profile(args: argparse.Namespace, quantiles: dict[str, float]) -> None:
     per_command=0,
     seed=args.seed,
   )
-  with progress_bar(f"Measuring {policy.info['name']}", protocol.steps) as on_step:
-    evaluation = evaluate(
-      policy,
-      protocol,
-      device=args.device,
-      backend=args.backend,
-      trajectory=protocol.envs,
-      on_step=on_step,
-    )
-  trajectory = evaluation.trajectory
-  assert trajectory is not None
-  chosen = {**TASKS[protocol.task].describe().profile_quantiles, **quantiles}
-  rule = profiles.complete_rule(trajectory.layout, chosen)
-  limits = profiles.propose_limits(trajectory, rule)
-  profile = profiles.profile_trajectory(trajectory)
-  tables = profiles.joint_tables(profile) if args.joints else []
-  for table in (profiles.group_table(profile), *tables):
-    Console().print(table)
-  profiles.write_limits(Path(args.output), limits, rule, policy.info, trajectory.layout)
-  share = evaluation.result.metrics["tracking"]["followed"]["mean"] or 0.0
+  still = dataclasses.replace(
+    random,
+    envs=min(args.envs, STANDING_ENVS),
+    steps=min(args.steps, STANDING_STEPS),
+    commands="fixed",
+    command=(0.0, 0.0, 0.0),
+  )
+  name = policy.info["name"]
+  moving = measure(f"Measuring {name}", random)
+  _check_worth(moving.result.metrics, name, args.force)
+  standing = measure(f"{name}, told to stand", still)
+  assert moving.trajectory is not None and standing.trajectory is not None
+  walking = profiles.profile_trajectory(moving.trajectory)
+  needs = profiles.profile_trajectory(standing.trajectory)
+  chosen = {**TASKS[task].describe().profile_quantiles, **quantiles}
+  rule = profiles.complete_rule(walking.layout, chosen)
+  limits = profiles.propose_limits(walking, needs, rule)
+  tables = profiles.joint_tables(walking) if args.joints else []
+  for table in (profiles.row_table(walking, needs, limits), *tables):
+    Console().print(table, crop=False)
+  profiles.write_limits(Path(args.output), limits, rule, policy.info, walking.layout)
+  _warn(walking.share_above(limits), profiles.MAX_SHARE)
+  print(f"Wrote {args.output}; use it with 'decap train --limits {args.output}'.")
+
+
+def _check_worth(metrics: dict[str, Any], name: str, force: bool) -> None:
+  """Refuse a policy whose limits would be those of standing or falling."""
+  from decap.evaluation.verdict import MIN_FOLLOWED
+
+  share = metrics["tracking"]["followed"]["mean"] or 0.0
+  falls = metrics["falls_per_minute"]["mean"] or 0.0
+  found = []
   if share < MIN_FOLLOWED:
+    found.append(f"carries out {100 * share:.0f} % of the velocity that it is told")
+  if falls > MOSTLY_FALLS:
+    found.append(f"falls {falls:.1f} times per minute")
+  if not found:
+    return
+  what = f"{name} {' and '.join(found)}"
+  if not force:
+    raise UserError(
+      f"{what}: its limits would not be those of walking (--force writes them)."
+    )
+  print(f"Warning: {what}, so these are not limits of walking.", file=sys.stderr)
+
+
+def _warn(shares: dict[str, float], most: float) -> None:
+  above = {row: share for row, share in shares.items() if share > most}
+  if above:
+    rows = ", ".join(f"{row} {share:.0%}" for row, share in above.items())
     print(
-      f"Note: this policy carries out {100 * share:.0f} % of the velocity that it is "
-      "told, so these limits are those of a robot that mostly stands.",
+      f"Warning: this policy itself is above these limits in more than {most:.0%} of "
+      f"its steps: {rows}. Training has to change its motion there.",
       file=sys.stderr,
     )
-  for name, values in limits.items():
-    groups = values.items() if isinstance(values, dict) else [("", values)]
-    print(f"{name}: " + ", ".join(f"{group} {v:g}".strip() for group, v in groups))
-  print(f"Wrote {args.output}; use it with 'decap train --limits {args.output}'.")
 
 
 def _quantile(text: str) -> tuple[str, float]:
@@ -125,4 +173,6 @@ def _quantile(text: str) -> tuple[str, float]:
     number = None
   if not equals or number is None:
     raise UserError(f"--quantile must be GROUP=Q, such as lower=0.99, not '{text}'.")
+  if not 0.0 < number < 1.0:
+    raise UserError(f"The quantile of '{group}' must be in (0, 1), not {value}.")
   return group, number

@@ -229,7 +229,8 @@ def _table(bundles: list[Any], cfg: Any, options: argparse.Namespace) -> None:
   for bundle in bundles:
     path = folder / f"{bundle.folder.name}.json"
     old = robot_walks.load(path) if options.reuse and path.is_file() else None
-    if old is None or old["policy"]["onnx_sha256"] != bundle.info["onnx_sha256"]:
+    same = (robot_walks.describe(bundle), robot_walks.protocol(options.repeats, cfg))
+    if old is None or (old["policy"], old["protocol"]) != same:
       old = robot_walks.measure_policy(
         bundle, options.repeats, cfg, options.jobs, progress=_say
       )

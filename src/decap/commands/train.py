@@ -158,7 +158,9 @@ def train(
   with contextlib.ExitStack() as writer:
     if resume and writes:
       writer.enter_context(one_writer(folder))
-    env_cfg, agent_cfg = _checked_configs(share or spec, device, backend, start)
+    env_cfg, agent_cfg = _checked_configs(
+      share or spec, device, backend, start, bool(resume)
+    )
     env_cfg.num_threads = threads
     agent_cfg.logger = logger  # ty: ignore[invalid-assignment]
     probe = _probe(spec, env_cfg, device, backend)
@@ -195,17 +197,20 @@ def train(
 
 
 def _checked_configs(
-  spec: RunSpec, device: str, backend: str, start: Path | None
+  spec: RunSpec, device: str, backend: str, start: Path | None, resumes: bool
 ) -> tuple[ConstrainedEnvCfg, AgentCfg]:
   """Configs of a run, once all that can be wrong with it before the long work is not."""
   checks.announce_imports(device, backend)
-  env_cfg, agent_cfg = build_configs(spec)
-  checks.check_torch_device(device)
-  checks.check_gpu_memory(env_cfg.scene.num_envs, device)
   if start:
     from decap.rl import checkpoint
 
-    checkpoint.load(start)  # A damaged one is better told before the long work.
+    # A damaged one is better told before the long work.
+    state = checkpoint.load(start)
+    if resumes:
+      checkpoint.require_continuable(state, start)
+  env_cfg, agent_cfg = build_configs(spec)
+  checks.check_torch_device(device)
+  checks.check_gpu_memory(env_cfg.scene.num_envs, device)
   print(
     f"Building {env_cfg.scene.num_envs} environments of {spec.task} on {device} …",
     flush=True,

@@ -150,9 +150,9 @@ class Controller:
     wanted = self.operator.poll(now_s, fresh)
     self._velocity_command = self.policy.command(wanted.stick, wanted.exact)
     fault = self.monitor.fault(now_s) or self.deadlines.fault(now_s, lag_s)
-    before = self.machine.mode
+    before, driver = self.machine.mode, self.policy
     if self.machine.step(now_s, wanted.requests, fault or self._output_fault):
-      self._hand_over(now_s, before)
+      self._hand_over(now_s, before, driver)
     command = self._command(now_s)
     if self._output_fault and self.machine.mode in DRIVEN:
       # The policy's targets were refused just now: stop in this very cycle.
@@ -188,7 +188,7 @@ class Controller:
       self.state = state
     return state
 
-  def _hand_over(self, now_s: float, before: Mode) -> None:
+  def _hand_over(self, now_s: float, before: Mode, driver: RunningPolicy) -> None:
     """A new mode or policy takes over from the command that was sent last."""
     self._output_fault = None
     self._from = self._sent
@@ -199,7 +199,8 @@ class Controller:
       self._from = RobotCommand(self.state.q.copy(), self.policy.kp, self.policy.kd)
     if self.machine.mode is Mode.POLICY:
       self._target = self._sent.q_target
-      self.policy.start(self._sent.q_target)
+      steps = driver.steps if before is Mode.POLICY else 0
+      self.policy.start(self._sent.q_target, steps)
 
   def _command(self, now_s: float) -> RobotCommand:
     if self.machine.mode is Mode.STAND:

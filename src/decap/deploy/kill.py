@@ -29,7 +29,6 @@ from decap.deploy.robot_io import COMMAND_DT_S, RobotCommand
 from decap.deploy.simulation import SimCfg, SimulatedRobot
 from decap.deploy.states import STAND_S
 from decap.deploy.unitree import SimulatorPort, serve
-from decap.errors import UserError
 
 KIND = "killed controller"
 _RELEASE_S = STAND_S + 0.6
@@ -74,7 +73,8 @@ def play_kill(seed: int, bundle: Bundle, domain: int) -> Outcome:
         on_command=seen,
       )
       if process.poll() is not None:
-        raise UserError(f"The controller ended early, with code {process.returncode}.")
+        said = (Path(folder) / "stderr").read_text().strip()
+        return Outcome(KIND, seed, False, f"the controller ended early: {said}")
       process.kill()
       seen.killed = True
       _go_on(sim, port, seen, plan.start_s + AFTER_S)
@@ -92,11 +92,10 @@ def _start(bundle: Bundle, folder: Path, log: Path, domain: int) -> subprocess.P
   command = [sys.executable, "-m", "decap.cli", "deploy", bundle.folder, "--simulator"]
   command += ["--domain", domain, "--input", script, "--log", log]
   command += ["--log-mb", 20, "--wait", 60]
-  return subprocess.Popen(
-    [str(part) for part in command],
-    stdout=subprocess.DEVNULL,
-    stderr=subprocess.DEVNULL,
-  )
+  with (folder / "stderr").open("w") as errors:
+    return subprocess.Popen(
+      [str(part) for part in command], stdout=subprocess.DEVNULL, stderr=errors
+    )
 
 
 def _go_on(

@@ -34,10 +34,14 @@ class RunningPolicy:
     self.observation = np.zeros(sum(t.dim for t in bundle.observations), np.float32)
     self.steps = 0
 
-  def start(self, target: np.ndarray) -> None:
-    """Begin as if the targets in force, rad, [J], were this policy's own."""
+  def start(self, target: np.ndarray, steps: int = 0) -> None:
+    """Begin as if the targets in force, rad, [J], were this policy's own.
+
+    Args:
+      steps: Where the gait's clock stands; a walk goes on in its rhythm.
+    """
     self.action = (target[self._order] - self._default) / self._scale
-    self.steps = 0
+    self.steps = steps
 
   def step(
     self, state: RobotState, command: np.ndarray, latency: Latency

@@ -104,20 +104,21 @@ class Gyro:
     """Forget all samples; the next step is the first one."""
     self._first: int | None = None
     self._next = 0
-    self._due = 0
+    self.due = 0
+    """Physics step of the next sample; 0 at the beginning."""
     self._steps: list[int] = []
     self._values: list[np.ndarray] = []
 
   def look(self, step: int, sensordata: np.ndarray) -> None:
     """Take a sample if one is due at this physics step."""
     if self._first is None:
-      self._first = self._due = step
-    if step < self._due:
+      self._first = self.due = step
+    if step < self.due:
       return
     self._steps.append(step)
     self._values.append(sensordata[self._address : self._address + 3].copy())
     self._next += 1
-    self._due = self._first + round(self._next * self._steps_per_sample)
+    self.due = self._first + round(self._next * self._steps_per_sample)
 
   def samples(self) -> tuple[np.ndarray, np.ndarray]:
     """Times in s [N] and angular velocities in rad/s, with noise and bias [N, 3]."""

@@ -184,8 +184,7 @@ class _Recorder:
       robot.release(FADE_S)
     if not self._walking and cycle.now_s >= self._start_s:
       self._walking = True
-      for gyro in robot.gyros.values():
-        gyro.clear()
+      robot.restart_gyros()
     if self._walking and controller.policy.steps != self._policy_steps:
       self._policy_steps = controller.policy.steps
       self._record(controller, cycle)

@@ -146,7 +146,7 @@ class SimulatedRobot:
     return self._steps * PHYSICS_DT_S
 
   def sleep_until(self, time_s: float) -> None:
-    while self.now_s() < time_s - 1e-9:
+    for _ in range(math.ceil((time_s - 1e-9) / PHYSICS_DT_S) - self._steps):
       self.step()
 
   def rejected_states(self) -> int:
@@ -171,7 +171,7 @@ class SimulatedRobot:
     self.torque = np.zeros(joints)
     """Torque of each motor at the last step, Nm. # [J]"""
     self._temperature = np.full(joints, 35.0)
-    self._steps = self._next_state = 0
+    self._steps = self._next_state = self._next_sample = 0
     self._delay = round(cfg.delay_s / PHYSICS_DT_S)
     # Commands under way: the step at which they arrive, and torque = push − kp·q − kd·q̇.
     self._pending: deque[tuple[int, tuple[np.ndarray, ...]]] = deque()
@@ -205,9 +205,17 @@ class SimulatedRobot:
     elif self.cfg.push_m_s:
       self._push()
     mujoco.mj_step(self.model, self.data)
-    for gyro in self.gyros.values():
-      gyro.look(self._steps, self.data.sensordata)
+    if self._steps >= self._next_sample:
+      for gyro in self.gyros.values():
+        gyro.look(self._steps, self.data.sensordata)
+      self._next_sample = min(gyro.due for gyro in self.gyros.values())
     self._steps += 1
+
+  def restart_gyros(self) -> None:
+    """Forget the gyros' samples; the next step is their first."""
+    for gyro in self.gyros.values():
+      gyro.clear()
+    self._next_sample = self._steps
 
   def base_height(self) -> float:
     """Height of the pelvis above the ground under it, m."""
@@ -252,6 +260,7 @@ class SimulatedRobot:
     self._effort = effort
     self._speed = speed
     self._knee = KNEE_SHARE * speed
+    self._slowest_knee = self._knee.min() ** 2
     self._slope = effort / (speed * (1.0 - KNEE_SHARE))
     self.model.dof_frictionloss[self.joint_qvel] = (
       self.cfg.joint_friction * self.motors.array("effort_limit")
@@ -264,7 +273,8 @@ class SimulatedRobot:
     torque -= kd * dq
     np.minimum(torque, self._effort, out=torque)
     np.maximum(torque, -self._effort, out=torque)
-    if (np.abs(dq) > self._knee).any():
+    # No joint can be beyond its knee while all together are below the lowest one's.
+    if dq @ dq > self._slowest_knee and (np.abs(dq) > self._knee).any():
       # What is left in the direction of motion: at least nothing.
       forward = np.maximum(self._slope * (self._speed - dq), 0.0)
       backward = np.maximum(self._slope * (self._speed + dq), 0.0)

@@ -48,6 +48,7 @@ class UnitreeRobot:
     self._last_message = b""
     self.mode_machine: int | None = None
     self._time_s: float | None = None
+    self._lost = False
 
   def connect(self, timeout_s: float = 5.0) -> RobotState:
     """Wait for a robot of this kind; nothing is sent before it was seen."""
@@ -88,15 +89,19 @@ class UnitreeRobot:
     if not self._lockstep:
       time.sleep(max(0.0, time_s - time.monotonic()))
       return
-    give_up_s = time.monotonic() + _LOST_S
+    # A simulator may take its time. Once it is gone, time passes as on the wall.
+    step_s = max(0.0, time_s - self.now_s())
+    patience_s = step_s if self._lost else _LOST_S
+    give_up_s = time.monotonic() + patience_s
     while self.now_s() < time_s - 1e-9:
-      if self._states.wait(_RESEND_S):
+      if self._states.wait(min(_RESEND_S, patience_s)):
         before_s = self.now_s()
         self._pending = self._take() or self._pending
+        self._lost = False
         if self.now_s() <= before_s and self._last_message:
           self._writer.write(self._last_message)  # The answer got lost: again.
       elif time.monotonic() > give_up_s:
-        self._time_s = time_s
+        self._time_s, self._lost = time_s, True
 
   def rejected_states(self) -> int:
     return self._rejected

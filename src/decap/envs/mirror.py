@@ -38,8 +38,9 @@ def mirrors(env: ConstrainedEnv) -> dict[str, torch.Tensor]:
 
   Signed permutations [D, D]: entry (i, j) is the sign with which x_i becomes y_j.
   """
-  robot = env.scene[env.cfg.constrained_entity]
-  joints = joint_mirror(env.sim.mj_model, [f"robot/{n}" for n in robot.joint_names])
+  entity = env.cfg.constrained_entity
+  robot = env.scene[entity]
+  joints = joint_mirror(env.sim.mj_model, [f"{entity}/{n}" for n in robot.joint_names])
   action = env.action_manager
   names = [n for t in action.active_terms for n in action.get_term(t).target_names]
   order = [list(robot.joint_names).index(name) for name in names]

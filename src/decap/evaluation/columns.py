@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -149,12 +149,12 @@ def gait(under: Path = ()) -> tuple[Column, ...]:
   )
 
 
-def posture(segments: Sequence[str], under: Path = ()) -> tuple[Column, ...]:
+def posture(segments: Mapping[str, str], under: Path = ()) -> tuple[Column, ...]:
   """Root mean square of angular velocity by part of the body, and the head's jerk."""
   return (
     *(
-      Column(_title(s), (*under, "angular_velocity", s, "norm"), unit="rad/s")
-      for s in segments
+      Column(name, (*under, "angular_velocity", s, "norm"), unit="rad/s")
+      for s, name in segments.items()
     ),
     Column("Head jerk", (*under, "head_jerk"), decimals=0, unit="m/s³"),
   )

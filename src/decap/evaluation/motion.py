@@ -26,7 +26,8 @@ RESPONSE_BINS = 21
 RESPONSE_WIDTH = (0.1, 0.1, 0.05)
 """Bins of commanded vx, vy (m/s) and yaw rate (rad/s), centred on zero."""
 
-_FOLLOWING = ("share", "yaw", "vx", "vy", "yaw_rate")
+_FOLLOWING = 5
+"""Columns of what is followed: share, yaw rate · command, vx, vy, yaw rate."""
 _COLUMNS = (
   *("steps", "falls", "counted", "told", "told_yaw"),
   *("walking", "left", "right", "both", "flight", "lift_offs"),
@@ -80,10 +81,11 @@ class Motion:
       return torch.zeros(*shape, dtype=dtype, device=device)
 
     self._sums = zeros(bins.count, len(_COLUMNS), dtype=torch.float64)
-    self._followed = zeros(bins.count, len(_FOLLOWING), dtype=torch.float64)
+    self._followed = zeros(bins.count, _FOLLOWING, dtype=torch.float64)
     self._squares = zeros(bins.count, segments, 3, dtype=torch.float64)
     self._response = zeros(3 * RESPONSE_BINS, 3, dtype=torch.float64)
-    self._pending = zeros(FALL_STEPS, batch, len(_FOLLOWING))
+    # Following, the command, and whether the step counts.
+    self._pending = zeros(FALL_STEPS, batch, _FOLLOWING + 4)
     self._after_fall = zeros(batch, dtype=torch.bool)
     self._contact = zeros(batch, feet, dtype=torch.bool)
     self._heads = zeros(3, batch, 3)
@@ -111,15 +113,14 @@ class Motion:
     )
     table = torch.stack([column.float() for column in columns], 1)
     self._sums += self.bins.sum(table.nan_to_num(0.0, 0.0, 0.0))
-    self._add_response(sample, awake)
 
   def result(self) -> dict[str, torch.Tensor]:
     """Numbers by bin, on the host; NaN where nothing counted. # [R + C, …] each"""
     total = self._sums.clone()
     total[:, -2:] += self.bins.sum(self._open)
     s = dict(zip(_COLUMNS, total.cpu().unbind(1), strict=True))
-    done = self._followed + self.bins.sum(self._pending.sum(0))
-    done = done.cpu()  # [K, 5]
+    waiting = self._pending.sum(0)[:, :_FOLLOWING]
+    done = (self._followed + self.bins.sum(waiting)).cpu()  # [K, 5]
     walking, minutes = s["walking"], s["steps"] * self._dt / 60.0
     left, right = s["left"] / walking, s["right"] / walking
     covariance = s["both"] / walking - left * right
@@ -142,10 +143,13 @@ class Motion:
   def response(self) -> dict[str, dict[str, list[float]]]:
     """Achieved velocity by commanded velocity, over the random commands that occurred.
 
-    Steps before falls are in it: it is drawn, not ranked.
+    Steps around falls are left out.
     """
     axes = {}
-    table = self._response.cpu().view(3, RESPONSE_BINS, 3)
+    table = self._response.clone()
+    for step in self._pending:
+      self._add_response(step, table)
+    table = table.cpu().view(3, RESPONSE_BINS, 3)
     for name, rows, width in zip(
       ("vx", "vy", "yaw_rate"), table, RESPONSE_WIDTH, strict=True
     ):
@@ -169,9 +173,11 @@ class Motion:
     command, velocity = sample.command, sample.base_velocity
     share, moving = followed(command[:, :2], velocity[:, :2])
     yaw = velocity[:, 2] * command[:, 2]
-    done = torch.stack((share * moving, yaw, *velocity.unbind(1)), 1)  # [B, 5]
-    done = torch.where(awake.unsqueeze(1), done, 0.0)
-    self._followed += self.bins.sum(self._pending[0])
+    achieved = torch.stack((share * moving, yaw, *velocity.unbind(1)), 1)  # [B, 5]
+    done = torch.cat((achieved, command, torch.ones_like(yaw).unsqueeze(1)), 1)
+    done = torch.where(awake.unsqueeze(1), done, 0.0)  # [B, 9]
+    self._followed += self.bins.sum(self._pending[0, :, :_FOLLOWING])
+    self._add_response(self._pending[0], self._response)
     self._pending.copy_(torch.cat((self._pending[1:], done.unsqueeze(0))))
     self._pending.masked_fill_(sample.fell.view(1, -1, 1), 0.0)
     counted = finite & ((age >= self._warmup) | self._after_fall)
@@ -216,13 +222,12 @@ class Motion:
     self._open.copy_(torch.where(ended, 0.0, way))
     return torch.where(ended, way, 0.0).unbind(1)
 
-  def _add_response(self, sample: Sample, awake: torch.Tensor) -> None:
-    n = self.bins.random
-    command, velocity = sample.command[:n], sample.base_velocity[:n]
+  def _add_response(self, step: torch.Tensor, table: torch.Tensor) -> None:
+    """Add a step [B, 9] of `_pending` to a table of bins [3 · 21, 3]."""
+    step = step[: self.bins.random]
+    velocity, command, count = step[:, 2:5], step[:, 5:8], step[:, 8:]
     middle = RESPONSE_BINS // 2
     bins = (command / self._width).round().clamp(-middle, middle).long() + middle
-    velocity = torch.where(awake[:n].unsqueeze(1), velocity, 0.0)
-    count = awake[:n].unsqueeze(1).expand_as(velocity)
-    values = torch.stack((count, velocity, velocity.square()), -1)  # [N, 3, 3]
+    values = (count.expand_as(velocity), velocity, velocity.square())
     rows = (bins + self._first_bin).flatten()
-    self._response.index_add_(0, rows, values.flatten(0, 1).double())
+    table.index_add_(0, rows, torch.stack(values, -1).flatten(0, 1).double())

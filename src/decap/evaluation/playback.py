@@ -74,6 +74,8 @@ _CONTROLS = """<div class="controls">
 _SCRIPT = """
 (() => {
   const clips = JSON.parse(document.getElementById('clips').textContent);
+  const style = getComputedStyle(document.documentElement);
+  const colour = name => style.getPropertyValue(name).trim();
   const colours = ['#D55E00', '#0072B2', '#009E73', '#CC79A7'];
   for (const clip of clips) {
     const raw = atob(clip.points);
@@ -126,22 +128,22 @@ _SCRIPT = """
       return [width / 2 + scale * side,
         height * 0.9 - scale * ((z - floor) * Math.cos(tilt) + depth * Math.sin(tilt))];
     };
-    const line = (a, b, colour, thick) => {
-      g.strokeStyle = colour; g.lineWidth = thick; g.lineCap = 'round';
+    const line = (a, b, ink, thick) => {
+      g.strokeStyle = ink; g.lineWidth = thick; g.lineCap = 'round';
       g.beginPath(); g.moveTo(...project(a)); g.lineTo(...project(b)); g.stroke();
     };
     const x0 = Math.round(base[0] * 2) / 2, y0 = Math.round(base[1] * 2) / 2;
     for (let k = -4; k <= 4; k++) {
       const d = k / 2;
-      line([x0 - 2, y0 + d, floor], [x0 + 2, y0 + d, floor], '#d8dde3', 1);
-      line([x0 + d, y0 - 2, floor], [x0 + d, y0 + 2, floor], '#d8dde3', 1);
+      line([x0 - 2, y0 + d, floor], [x0 + 2, y0 + d, floor], colour('--line'), 1);
+      line([x0 + d, y0 - 2, floor], [x0 + d, y0 + 2, floor], colour('--line'), 1);
     }
     for (let p = 0; p < clip.count; p++) {
       const parent = clip.parents[p];
       if (parent < 0) continue;
       const index = clip.names.indexOf(clip.groups[p]);
-      const colour = index < 0 ? '#444' : colours[index % colours.length];
-      line(at(parent), at(p), colour, Math.max(3, scale * 0.022));
+      const ink = index < 0 ? colour('--bone') : colours[index % colours.length];
+      line(at(parent), at(p), ink, Math.max(3, scale * 0.022));
     }
     const [command, actual] = clip.speeds[frame];
     canvas.nextElementSibling.textContent = clip.label + ' · '

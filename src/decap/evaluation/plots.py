@@ -61,6 +61,37 @@ def velocity_tracking(trajectories: Trajectories) -> Figure:
     return fig
 
 
+def response(results: Results) -> Figure:
+  """Achieved against commanded velocity: forward, sideways, turning.
+
+  Lines are means over random commands, dots robots that are told nothing else; whoever
+  follows lies on the diagonal, whoever stands on zero.
+  """
+  units = {"vx": "forward (m/s)", "vy": "sideways (m/s)", "yaw_rate": "turning (rad/s)"}
+  with rc_context(RC):
+    fig = Figure(figsize=(8, 3.1))
+    for axis, (ax, (key, name)) in enumerate(
+      zip(fig.subplots(1, 3), units.items(), strict=True)
+    ):
+      largest = 0.1
+      for i, (label, result) in enumerate(results.items()):
+        style = _style(i)
+        curve = result.metrics.get("response", {}).get(key)
+        if curve and curve["command"]:
+          ax.plot(curve["command"], curve["mean"], label=label, **style)
+          largest = max(largest, *map(abs, curve["command"]))
+        for told in result.metrics.get("commands", {}).values():
+          command, achieved = told["command"], told["velocity"]
+          if command[axis] and not any(command[:axis] + command[axis + 1 :]):
+            ax.plot(command[axis], achieved[axis], "o", ms=4, color=style["color"])
+      ideal = (-largest, largest)
+      ax.plot(ideal, ideal, color="#888888", lw=0.9, zorder=0)
+      ax.set_xlabel(f"commanded {name}")
+      ax.set_ylabel("achieved" if axis == 0 else "")
+    _legend(fig, fig.axes[0])
+    return fig
+
+
 def traces(
   trajectories: Trajectories, quantity: str = "joint_vel", seconds: float = 10.0
 ) -> Figure:

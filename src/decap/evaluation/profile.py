@@ -1,11 +1,14 @@
 """Limits from measured motion: quantiles of a nominal policy, and the paper's rule.
 
 The lower body's limits lie near its observed operating range, so that walking stays
-possible; the upper body's lie towards the lower end, so that it becomes quieter.
+possible; the upper body's lie towards the lower end, so that it becomes quieter. Both
+are of the largest joint of a group at each step, which is what a limit bounds, and no
+limit is below what the same policy needs to stand.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,8 +22,14 @@ from decap.evaluation.metrics import measure_trajectory
 from decap.evaluation.trajectory import Trajectory
 from decap.files import write_text
 
-QUANTILES = (0.5, 0.9, 0.95, 0.99, 0.999)
+QUANTILES = (0.5, 0.9, 0.99, 0.999)
 """Quantiles that a profile lists."""
+
+STANDING_QUANTILE = 0.999
+"""Share of the steps of a standing robot that a limit must leave alone."""
+
+MAX_SHARE = 0.05
+"""Share of the policy's own steps above a limit from which a warning is due."""
 
 DEFAULT_QUANTILE = 0.99
 """Quantile that becomes a limit, where neither the robot nor the user says another."""
@@ -28,22 +37,28 @@ DEFAULT_QUANTILE = 0.99
 
 @dataclass(frozen=True)
 class Profile:
-  """Quantiles of every quantity, per group and per joint, in the layout's units."""
+  """What a policy's steps measured, by row of the constraints."""
 
-  quantiles: tuple[float, ...]
-  groups: dict[str, dict[str, list[float]]]
-  """Group -> quantity -> value per quantile, over all joint-steps of the group."""
-  joints: dict[str, dict[str, list[float]]]
-  """Joint -> quantity -> value per quantile."""
-  scalars: dict[str, list[float]]
-  """Scalar quantity -> value per quantile, over all steps."""
+  rows: dict[str, np.ndarray]
+  """Row ("quantity/group", or a scalar quantity) -> largest joint of the group at each
+  step that counts. # [N]"""
+  joints: dict[str, dict[str, np.ndarray]]
+  """Quantity -> joint -> value at each of these steps. # [N]"""
   layout: Layout
 
+  def quantile(self, row: str, quantile: float) -> float:
+    return float(np.quantile(self.rows[row], quantile))
 
-def profile_trajectory(
-  trajectory: Trajectory, quantiles: Sequence[float] = QUANTILES
-) -> Profile:
-  """Quantiles over the steps that count."""
+  def share_above(self, limits: Limits) -> dict[str, float]:
+    """Row -> share of the steps that exceed a limit."""
+    return {
+      row: float((values > _limit_of(limits, row)).mean())
+      for row, values in self.rows.items()
+    }
+
+
+def profile_trajectory(trajectory: Trajectory) -> Profile:
+  """All steps of a trajectory that count."""
   values = measure_trajectory(trajectory)
   valid, layout = trajectory.valid, trajectory.layout
   if not valid.any():
@@ -52,21 +67,17 @@ def profile_trajectory(
       f"{trajectory.protocol.get('warmup')} steps was over."
     )
   counted = {name: values[name][valid] for name in layout.limits}  # [N, J] or [N]
-
-  def quantiles_of(array: np.ndarray) -> list[float]:
-    return np.asarray(np.quantile(array, quantiles)).tolist()
-
-  def of(columns: list[int]) -> dict[str, list[float]]:
-    names = layout.joint_quantities
-    return {name: quantiles_of(counted[name][:, columns]) for name in names}
-
-  return Profile(
-    tuple(quantiles),
-    {group: of(list(indices)) for group, indices in layout.groups.items()},
-    {name: of([j]) for j, name in enumerate(layout.joint_names)},
-    {name: quantiles_of(counted[name]) for name in layout.scalars},
-    layout,
-  )
+  rows = {
+    f"{name}/{group}": counted[name][:, list(indices)].max(1)
+    for name in layout.joint_quantities
+    for group, indices in layout.groups.items()
+  }
+  joints = {
+    name: dict(zip(layout.joint_names, counted[name].T, strict=True))
+    for name in layout.joint_quantities
+  }
+  scalars = {name: counted[name] for name in layout.scalars}
+  return Profile({**rows, **scalars}, joints, layout)
 
 
 def complete_rule(layout: Layout, chosen: Mapping[str, float]) -> dict[str, float]:
@@ -80,37 +91,47 @@ def complete_rule(layout: Layout, chosen: Mapping[str, float]) -> dict[str, floa
   return {**dict.fromkeys(known, DEFAULT_QUANTILE), **chosen}
 
 
-def propose_limits(trajectory: Trajectory, rule: Mapping[str, float]) -> Limits:
-  """Limits by group: the quantile of the rule, to three significant digits.
+def propose_limits(
+  walking: Profile, standing: Profile, rule: Mapping[str, float]
+) -> Limits:
+  """Limits by row, to three significant digits.
 
   Args:
+    walking: The policy under random commands.
+    standing: The same policy at zero command. What it needs there, nearly always, is
+      the least that is proposed: a robot that stands must not violate.
     rule: Group, or scalar quantity -> quantile; `complete_rule` says the others.
   """
-  layout = trajectory.layout
+  layout = walking.layout
   rule = complete_rule(layout, rule)
-  profiles = {q: profile_trajectory(trajectory, (q,)) for q in set(rule.values())}
-
-  def limit(value: float, row: str, quantile: float) -> float:
-    rounded = float(f"{value:.3g}")
-    if rounded <= 0.0:
-      raise UserError(
-        f"The quantile {quantile} of {row} is 0: no limit can follow from a policy "
-        "that does not move."
-      )
-    return rounded
-
   limits: Limits = {}
-  for name in layout.limits:
-    if name in layout.scalars:
-      q = rule[name]
-      limits[name] = limit(profiles[q].scalars[name][0], name, q)
-      continue
-    limits[name] = {}
-    for group in layout.groups:
-      q = rule[group]
-      value = profiles[q].groups[group][name][0]
-      limits[name][group] = limit(value, f"{name}/{group}", q)
+  for row in walking.rows:
+    name, _, group = row.partition("/")
+    wanted = walking.quantile(row, rule[group or name])
+    limit = _round_up(max(wanted, standing.quantile(row, STANDING_QUANTILE)))
+    if limit <= 0.0:
+      raise UserError(
+        f"The quantile {rule[group or name]} of {row} is 0: no limit can follow from a "
+        "policy that does not move."
+      )
+    if group:
+      limits.setdefault(name, {})[group] = limit
+    else:
+      limits[name] = limit
   return limits
+
+
+def _limit_of(limits: Limits, row: str) -> float:
+  name, _, group = row.partition("/")
+  return limits[name][group] if group else limits[name]
+
+
+def _round_up(value: float) -> float:
+  """To three significant digits, upwards."""
+  if value <= 0.0:
+    return 0.0
+  step = 10.0 ** (math.floor(math.log10(value)) - 2)
+  return float(f"{math.ceil(value / step - 1e-3) * step:.3g}")
 
 
 def write_limits(
@@ -137,48 +158,52 @@ def write_limits(
   write_text(path, "\n".join(lines) + "\n")
 
 
-def group_table(profile: Profile) -> Any:
-  """Quantiles by group and quantity, for the terminal."""
-  rows = [
-    (group, _with_unit(profile, name), *values)
-    for group, quantities in profile.groups.items()
-    for name, values in quantities.items()
-  ]
-  rows += [
-    ("", _with_unit(profile, name), *values) for name, values in profile.scalars.items()
-  ]
-  return _table("Quantiles by body group", ("Group", "Quantity"), rows, profile)
+def row_table(
+  walking: Profile, standing: Profile, limits: Limits, title: str = "Proposed limits"
+) -> Any:
+  """What was measured, what it needs to stand, and what is proposed of it."""
+  shares = walking.share_above(limits)
+  heads = ("Row", *(f"{100 * q:g} %" for q in QUANTILES), "standing", "limit", "above")
+  lines = []
+  for row in walking.rows:
+    unit = walking.layout.unit(row.split("/")[0])
+    values = [walking.quantile(row, q) for q in QUANTILES]
+    needs = standing.quantile(row, STANDING_QUANTILE)
+    texts = map(_digits, (*values, needs, _limit_of(limits, row)))
+    lines.append((f"{row} ({unit})" if unit else row, *texts, f"{shares[row]:.1%}"))
+  return _table(title, heads, lines)
 
 
 def joint_tables(profile: Profile) -> list[Any]:
   """Quantiles by joint, a table per quantity, for the terminal."""
+  heads = ("Joint", *(f"{100 * q:g} %" for q in QUANTILES))
   return [
     _table(
-      f"{_with_unit(profile, name)} by joint",
-      ("Joint",),
-      [(joint, *quantities[name]) for joint, quantities in profile.joints.items()],
-      profile,
+      f"{profile.layout.named(name)} by joint",
+      heads,
+      [
+        (joint, *map(_digits, np.quantile(values, QUANTILES)))
+        for joint, values in joints.items()
+      ],
     )
-    for name in profile.layout.joint_quantities
+    for name, joints in profile.joints.items()
   ]
 
 
-def _with_unit(profile: Profile, name: str) -> str:
-  unit = profile.layout.unit(name)
-  return f"{name} ({unit})" if unit else name
+def _digits(value: float) -> str:
+  """Three significant digits without an exponent."""
+  return f"{value:.0f}" if value >= 100.0 else f"{value:.3g}"
 
 
-def _table(
-  title: str, leads: Sequence[str], rows: Sequence[Sequence[Any]], profile: Profile
-) -> Any:
+def _table(title: str, heads: Sequence[str], lines: Sequence[Sequence[str]]) -> Any:
   from rich import box
   from rich.table import Table
 
-  table = Table(title=title, box=box.SIMPLE_HEAD)
-  for lead in leads:
-    table.add_column(lead)
-  for quantile in profile.quantiles:
-    table.add_column(f"{100 * quantile:g} %", justify="right")
-  for row in rows:
-    table.add_row(*(v if isinstance(v, str) else f"{v:.3g}" for v in row))
+  table = Table(
+    title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0)
+  )
+  for i, head in enumerate(heads):
+    table.add_column(head, justify="right" if i else "left", no_wrap=True)
+  for line in lines:
+    table.add_row(*line)
   return table

@@ -19,6 +19,7 @@ from decap.deploy.bundle import Bundle, load_bundle
 from decap.deploy.measure import measure, speed_over_time
 from decap.deploy.sim2sim import Trace, Walk, straight, walk
 from decap.deploy.simulation import SimCfg
+from decap.deploy.stops import Limits
 from decap.errors import UserError
 from decap.evaluation.parallel import in_order
 from decap.files import write_text
@@ -149,6 +150,7 @@ def protocol(repeats: int, base: SimCfg) -> dict[str, Any]:
       {
         "repeats": repeats,
         "simulation": asdict(base),
+        "stops": asdict(Limits()),
         "walks": {name: asdict(plan) for name, plan in plans().items()},
       }
     )

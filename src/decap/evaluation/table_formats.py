@@ -8,7 +8,7 @@ import io
 from collections.abc import Sequence
 
 from decap.evaluation.columns import Column
-from decap.evaluation.tables import Cell, Table
+from decap.evaluation.tables import Cell, Row, Table
 
 
 def cell_text(cell: Cell, column: Column) -> str:
@@ -48,7 +48,7 @@ def to_rich(table: Table):
     title=table.title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0)
   )
   if _has_sections(table):
-    out.add_column("Group", no_wrap=True)
+    out.add_column(table.group, no_wrap=True)
   out.add_column(table.lead, no_wrap=True)
   for index, column in enumerate(table.columns):
     texts = [
@@ -77,7 +77,7 @@ def to_rich(table: Table):
 
 def to_markdown(table: Table) -> str:
   """A GitHub-flavoured Markdown table under its title."""
-  lead = ["Group"] if _has_sections(table) else []
+  lead = [table.group] if _has_sections(table) else []
   head = [*lead, table.lead, *(header(column) for column in table.columns)]
   align = ["---"] * (len(lead) + 1) + ["---:"] * len(table.columns)
   lines = [_pipes(head), _pipes(align)]
@@ -92,7 +92,7 @@ def to_markdown(table: Table) -> str:
 
 def to_latex(table: Table) -> str:
   """A LaTeX table; it needs booktabs and xcolor."""
-  lead = ["Group"] if _has_sections(table) else []
+  lead = [table.group] if _has_sections(table) else []
   heads = [*lead, table.lead, *(_latex(header(column)) for column in table.columns)]
   lines = [
     r"\begin{table}",
@@ -139,12 +139,10 @@ def to_csv(tables: Sequence[Table]) -> str:
 
 def to_html(table: Table) -> str:
   """An HTML table without its note; the best cells are bold."""
-  lead = ["Group", table.lead] if _has_sections(table) else [table.lead]
+  lead = [table.group, table.lead] if _has_sections(table) else [table.lead]
   lines = ["<table>", "<thead><tr>"]
   lines += [f'<th scope="col" class="lead">{text}</th>' for text in lead]
-  lines += [
-    f'<th scope="col">{html.escape(header(column))}</th>' for column in table.columns
-  ]
+  lines += [f'<th scope="col">{_html_header(column)}</th>' for column in table.columns]
   lines += ["</tr></thead>", "<tbody>"]
   last = None
   for row in table.rows:
@@ -152,7 +150,7 @@ def to_html(table: Table) -> str:
     if len(lead) > 1:
       group = row.section if row.section != last else ""
       lines.append(f'<th class="lead">{html.escape(group)}</th>')
-    lines.append(f'<th scope="row" class="lead">{html.escape(row.name)}</th>')
+    lines.append(f'<th scope="row" class="lead">{_html_name(row)}</th>')
     for cell, column in zip(row.cells, table.columns, strict=True):
       lines.append(_html_cell(cell, column))
     lines.append("</tr>")
@@ -162,6 +160,16 @@ def to_html(table: Table) -> str:
 
 def _break(last: str | None, section: str) -> str:
   return ' class="section"' if last is not None and section != last else ""
+
+
+def _html_header(column: Column) -> str:
+  text = html.escape(header(column))
+  return text.replace(" ↓", "&nbsp;↓").replace(" ↑", "&nbsp;↑")
+
+
+def _html_name(row: Row) -> str:
+  marks = f' <span class="marks">[{", ".join(row.marks)}]</span>' if row.marks else ""
+  return html.escape(row.label) + marks
 
 
 def _html_cell(cell: Cell, column: Column) -> str:

@@ -70,6 +70,8 @@ class Table:
   note: str = ""
   lead: str = "Method"
   """What the rows are."""
+  group: str = "Group"
+  """What the sections are."""
 
 
 @dataclass
@@ -124,20 +126,23 @@ def make_tables(
   note = _note(methods, base)
   layout = results[0].layout
   groups = list(layout.groups)
-  segments = max((r.layout.segments for r in results), key=len)
+  segments = _segments(results)
 
   def flat(title: str, columns: tuple[Column, ...]) -> Table:
     return Table(title, columns, _table_rows(methods, columns, base), note)
 
   def by(
-    sections: Sequence[str], title: str, columns: Callable[[str], tuple[Column, ...]]
+    sections: Sequence[str],
+    title: str,
+    columns: Callable[[str], tuple[Column, ...]],
+    group: str = "Group",
   ) -> Table:
     rows = [
       row
       for section in sections
       for row in _table_rows(methods, columns(section), base, section)
     ]
-    return Table(title, columns(sections[0]), tuple(rows), note)
+    return Table(title, columns(sections[0]), tuple(rows), note, group=group)
 
   task = flat(
     "Steps with a violation by at least one joint, and task performance",
@@ -146,17 +151,20 @@ def make_tables(
   task = replace(task, rows=(*task.rows, _standing_row(methods, task.columns)))
   walks = list(CONDITIONS)
   pairs: Pairs = {f"{g}, {w}": (g, CONDITIONS[w]) for g in groups for w in walks[:2]}
-  parts: Pairs = {f"{s}, {w}": (s, CONDITIONS[w]) for s in segments for w in walks}
+  parts: Pairs = {
+    f"{name}, {w}": (s, CONDITIONS[w]) for s, name in segments.items() for w in walks
+  }
   tables = [
     by(groups, "Smoothness", lambda group: cols.smoothness(layout, group)),
     task,
     flat("Followed forward and backward", cols.following_straight()),
     flat("Followed sideways, turning and mixed; standing", cols.following_others()),
-    by(walks, "Gait", lambda w: cols.gait(CONDITIONS[w])),
+    by(walks, "Gait", lambda w: cols.gait(CONDITIONS[w]), "Commands"),
     by(
       walks,
       "Angular velocity (root mean square)",
       lambda w: cols.posture(segments, CONDITIONS[w]),
+      "Commands",
     ),
     by(
       list(pairs),
@@ -177,6 +185,7 @@ def make_tables(
       list(parts),
       "Angular velocity by axis (root mean square)",
       lambda part: cols.axes(*parts[part]),
+      "Body",
     ),
     flat(
       "Action power above 5 Hz, and DeCap's termination probability",
@@ -211,9 +220,29 @@ def command_tables(result: Result) -> list[Table]:
     table("What it follows, and its gait", cols.walk),
     table(
       "Angular velocity (root mean square)",
-      lambda under: cols.posture(result.layout.segments, under),
+      lambda under: cols.posture(_segments([result]), under),
     ),
   ]
+
+
+def _segments(results: Sequence[Result]) -> dict[str, str]:
+  """Segment -> title; those that always turn alike, as on one body, share a column."""
+  titles: dict[str, str] = {}
+  key = "angular_velocity"
+  measured = [r.metrics[key] for r in results if key in r.metrics]
+  for name in dict.fromkeys(n for r in results for n in r.layout.segments):
+    title = name.replace("_", " ")
+    same = (
+      other
+      for other in titles
+      if all(m.get(other) is not None and m.get(other) == m.get(name) for m in measured)
+    )
+    twin = next(same, None)
+    if twin is None:
+      titles[name] = title.capitalize()
+    else:
+      titles[twin] += f", {title}"
+  return titles
 
 
 def _has_numbers(table: Table) -> bool:

@@ -22,7 +22,8 @@ from decap.errors import UserError
 from decap.rl.divergence import require_finite
 
 FORMAT = "decap-checkpoint"
-VERSION = 1
+VERSION = 2
+"""2: what the robots achieve is part of the agent's state."""
 
 
 def save(path: Path, state: dict[str, Any]) -> None:
@@ -82,6 +83,16 @@ def load(path: Path, device: str | torch.device = "cpu") -> dict[str, Any]:
     )
   require_finite(state, path)
   return state
+
+
+def require_continuable(state: dict[str, Any], path: Path) -> None:
+  """Refuse to go on with a run that was trained another way."""
+  if "progress" not in state:
+    raise UserError(
+      f"{path} was written by an earlier decap, which trained another way, and cannot "
+      "be continued: evaluate or export it, or start another run from it with "
+      "--blind --init-from."
+    )
 
 
 def rng_state() -> dict[str, Any]:

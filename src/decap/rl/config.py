@@ -128,14 +128,16 @@ class PpoCfg:
   situation and the mirror image of what it does in the situation itself. It comes in as
   the entropy bonus goes: from the start on, it favours hopping on both feet."""
   rate_final: float = 1.0
-  """Of a fixed schedule: share of the learning rate that is left at the end of the run; it falls linearly
-  from the middle on."""
+  """Of a fixed schedule: share of the learning rate that is left at the end of the run;
+  it falls linearly from the middle on."""
 
   def __post_init__(self) -> None:
     _require_finite(self)
     _require_at_least(self, 1, "num_learning_epochs", "num_mini_batches")
     _require_above(self, 0, "learning_rate", "desired_kl", "clip_param")
-    _require_above(self, 0, "max_grad_norm")
+    _require_above(self, 0, "max_grad_norm", "rate_final")
+    _require_at_least(self, 0, "entropy_coef", "mirror_loss_coef")
+    _require_at_least(self, 1, "entropy_iterations")
     for name in ("gamma", "lam"):
       if not 0.0 <= getattr(self, name) <= 1.0:
         raise ValueError(f"{name} must be in [0, 1], not {getattr(self, name)}.")

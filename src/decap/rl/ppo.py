@@ -359,9 +359,9 @@ class PPO(rsl_rl.algorithms.PPO):
     """Weights that change as robots settle: less entropy, more symmetry."""
     cfg = self.cfg
     settled = (self.progress.steady_iterations / cfg.entropy_iterations).clamp(max=1.0)
-    if cfg.entropy_final is not None:
-      change = cfg.entropy_final / cfg.entropy_coef
-      self._weight("entropy").copy_(-cfg.entropy_coef * change**settled)
+    if cfg.entropy_final is not None and cfg.entropy_coef > 0.0:
+      change = torch.pow(cfg.entropy_final / cfg.entropy_coef, settled)
+      self._weight("entropy").copy_(-cfg.entropy_coef * change)
     if self.mirrors:
       self._weight("mirror").copy_(cfg.mirror_loss_coef * settled)
 

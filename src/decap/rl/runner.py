@@ -269,6 +269,7 @@ class Runner:
   def resume(self, path: Path) -> None:
     """Continue where a checkpoint was written."""
     state = checkpoint.load(path, self.device)
+    checkpoint.require_continuable(state, path)
     try:
       self.alg.load_state_dict(state)
       if collective.size() == state.get("processes", 1) == 1:

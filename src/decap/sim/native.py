@@ -7,14 +7,10 @@ do, no kernel is ever launched, and nothing is compiled at start-up.
 
 from __future__ import annotations
 
-import copy
-import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from pathlib import Path
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-import mjbatch
 import mujoco
 import numpy as np
 import torch
@@ -25,17 +21,13 @@ from mjlab.sim.sim_data import WarpBridge
 
 from decap import mjlab_private
 from decap.errors import UserError
+from decap.sim.native_model import native_model
+from decap.sim.threads import available_cpus, start_batch
 from decap.sim.visual_geoms import without_visual_geoms
 
 if TYPE_CHECKING:
   from mjlab.entity.variants import VariantMetadata
   from mjlab.sensor.sensor_context import SensorContext
-
-# C MuJoCo meets mjlab's usual cap of 10 in 1 % of the steps, and then differs from Warp.
-MIN_SOLVER_ITERATIONS = 20
-
-# Geoms per body beyond which C MuJoCo's mid-phase collision pays (terrains).
-MANY_GEOMS = 32
 
 # What entities and sensors read. Each costs a copy per call; others join on first use.
 _USUAL_FIELDS = (
@@ -85,7 +77,6 @@ _NO_SENSORS = int(mujoco.mjtDisableBit.mjDSBL_SENSOR)
 _SENSED_FIELDS = ("xpos", "xmat", "geom_xpos", "geom_xmat", "cam_xpos", "cam_xmat")
 _COLLISION_FRAMES = {"geom_pos", "geom_quat", "geom_size", "geom_aabb"}
 _INERTIA_FRAMES = {"body_ipos", "body_iquat"}
-_THREADS = Path("/proc/self/task")
 _BAD_STATE_WARNINGS = [
   int(mujoco.mjtWarning.mjWARN_BADQPOS),
   int(mujoco.mjtWarning.mjWARN_BADQVEL),
@@ -267,7 +258,7 @@ class NativeSimulation(Simulation):
     if self._spec is not None:
       model = without_visual_geoms(model, self._spec)
       self.cfg.mujoco.apply(model)
-    self._batch = _start_batch(_native_model(model), self.num_envs, self._num_threads)
+    self._batch = start_batch(native_model(model), self.num_envs, self._num_threads)
     self._flags = self._batch.expand("disableflags")  # [B]
     self._rows = self._batch.bind("state")  # [B, nstate] float64
     self._quieten_bad_states()
@@ -344,46 +335,6 @@ class NativeSimulation(Simulation):
     self._batch.bind("warning")[:, _BAD_STATE_WARNINGS, 1] = 1
 
 
-def _start_batch(model: mujoco.MjModel, num_envs: int, threads: int) -> mjbatch.Batch:
-  """A batch whose threads keep to one core each, where they take all cores.
-
-  Left alone, two often wake up on the same core and share it for milliseconds: one call
-  in five then takes twice as long. There are no more threads than environments.
-  """
-  before = _thread_ids()
-  batch = mjbatch.Batch(model, num_envs, threads)
-  started = sorted(_thread_ids() - before)
-  if len(started) == threads == available_cpus():
-    for thread, core in zip(started, sorted(os.sched_getaffinity(0)), strict=True):
-      with suppress(OSError):
-        os.sched_setaffinity(thread, {core})
-  return batch
-
-
-def _thread_ids() -> set[int]:
-  """This process's threads, on Linux."""
-  return {int(path.name) for path in _THREADS.glob("*")}
-
-
-def _native_model(model: mujoco.MjModel) -> mujoco.MjModel:
-  """The model with what C MuJoCo needs to behave as Warp does."""
-  model = copy.copy(model)
-  model.opt.iterations = max(model.opt.iterations, MIN_SOLVER_ITERATIONS)
-  # About 8 % faster than dense for a humanoid.
-  model.opt.jacobian = mujoco.mjtJacobian.mjJAC_SPARSE
-  # Diverged environments must be seen, not silently restarted.
-  model.opt.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_AUTORESET)
-  # Neither pays for one robot whose bodies have few geoms: together 8 %, same numbers.
-  if model.ntree <= 1:
-    model.opt.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_ISLAND)
-  if model.body_geomnum.max() <= MANY_GEOMS:
-    model.opt.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_MIDPHASE)
-  # Shortcuts for frames that coincide would hide randomised offsets.
-  for sameframe in (model.body_sameframe, model.geom_sameframe, model.site_sameframe):
-    sameframe[:] = 0
-  return model
-
-
 def _initial_state(
   model: mujoco.MjModel,
 ) -> tuple[np.ndarray, dict[str, np.ndarray | float]]:
@@ -426,10 +377,3 @@ def _adopt(struct: Any, name: str, source: Callable[..., np.ndarray]) -> np.ndar
     struct, name, wp.array(data=values, dtype=current.dtype, copy=False, device="cpu")
   )
   return values
-
-
-def available_cpus() -> int:
-  """Cores that this process may use."""
-  if hasattr(os, "sched_getaffinity"):
-    return len(os.sched_getaffinity(0))
-  return os.cpu_count() or 1

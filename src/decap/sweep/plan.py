@@ -186,7 +186,7 @@ def _expand(block: dict[str, Any], base: Path) -> list[PlannedRun]:
       seed=seed,
       num_envs=_whole(block, "num-envs", 1),
       iterations=_whole(block, "iterations", 1),
-      blind=bool(block.get("blind", False)),
+      blind=_yes(block, "blind"),
       limits=read_limits(limits_file) if limits_file else {},
       overrides=overrides,
     )
@@ -312,6 +312,13 @@ def _evaluate_args(tokens: Sequence[str]) -> EvaluateArgs:
   if unknown:
     raise UserError(f"'evaluate' has an unknown option '{unknown[0].lstrip('-')}'.")
   return evaluate.read_arguments(options)
+
+
+def _yes(block: Mapping[str, Any], key: str) -> bool:
+  value = block.get(key, False)
+  if not isinstance(value, bool):
+    raise UserError(f"'{key}' must be true or false, not {value!r}.")
+  return value
 
 
 def _choice(value: Any, key: str, known: tuple[str, ...]) -> str:

@@ -35,6 +35,7 @@ from decap.envs import mdp
 from decap.envs.constrained_env import ConstrainedEnvCfg
 from decap.envs.constraint_manager import ConstraintTermCfg
 from decap.envs.following import FollowingCfg
+from decap.envs.mdp import constraints as quantities
 from decap.robots.description import RobotDescription
 from decap.tasks import TerrainName, terrains
 
@@ -101,16 +102,20 @@ def velocity_env_cfg(
 
 
 def _constraints(robot: RobotDescription) -> dict[str, ConstraintTermCfg]:
-  """The paper's four quantities. A new one is a function here and limits there."""
+  """Quantities that the robot has limits of, and those that all robots share.
+
+  A new joint quantity is a function here and limits in the robot's description; a
+  scalar one (tilt, a force) is an entry of its own.
+  """
   functions = {
-    "action_rate": mdp.action_rate,
-    "joint_acc": mdp.joint_acc,
-    "joint_torque": mdp.joint_torque,
-    "joint_vel": mdp.joint_vel,
+    "action_rate": quantities.action_rate,
+    "joint_acc": quantities.joint_acc,
+    "joint_torque": quantities.joint_torque,
+    "joint_vel": quantities.joint_vel,
   }
   return {
-    name: ConstraintTermCfg(func=function, limits=robot.limits[name])
-    for name, function in functions.items()
+    name: ConstraintTermCfg(func=functions[name], limits=limits)
+    for name, limits in robot.limits.items()
   }
 
 

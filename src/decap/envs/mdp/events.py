@@ -24,7 +24,6 @@ from decap.envs.mdp.kinematics import (
   on_device,
   root_qpos,
   root_qvel,
-  root_velocity_w,
   rotate_to_body,
 )
 from decap.envs.mdp.terrain import terrain_height
@@ -128,12 +127,16 @@ def push_by_setting_velocity(
   velocity_range: Ranges,
   asset_cfg: SceneEntityCfg = _ROBOT,
 ) -> None:
-  """Adds a uniform velocity to the root: an instantaneous push."""
+  """Adds a uniform velocity to the root: an instantaneous push.
+
+  To the joint's own velocity, not to mjlab's of the link: that one is from before the
+  last substep, and writing it back would take the substep's acceleration away.
+  """
   asset: Entity = env.scene[asset_cfg.name]
-  velocity = root_velocity_w(env, asset).flatten(1)  # [B, 6]
-  velocity = velocity + _sample_ranges(env, velocity_range)
-  qvel = _free_velocity(root_qpos(env, asset)[:, 3:], velocity)
-  write_where(root_qvel(env, asset), _as_mask(env, selection), qvel)
+  push = _sample_ranges(env, velocity_range)  # [B, 6]
+  qvel = root_qvel(env, asset)
+  pushed = qvel + _free_velocity(root_qpos(env, asset)[:, 3:], push)
+  write_where(qvel, _as_mask(env, selection), pushed)
 
 
 ##

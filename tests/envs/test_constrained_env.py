@@ -339,7 +339,7 @@ def test_a_weight_that_is_no_number_is_refused(env):
 
 
 def test_an_environment_may_have_no_rewards():
-  env = make_env(num_envs=2, rewards={}, task_rewards=())
+  env = make_env(num_envs=2, rewards={})
   env.reset(seed=1)
   env.episode_length_buf[:1] = int(env.max_episode_length)
   _, reward, *_ = env.step(actions(env))

@@ -163,6 +163,68 @@ def test_foot_slide_counts_feet_on_the_ground(env):
   assert values(mdp.foot_slide(env, "feet_contact", feet(env))) == 0.0
 
 
+def one_foot_on_the_ground(env, lifted: str):
+  """The named side's knee is bent, so that only the other foot touches."""
+  robot = env.scene["robot"]
+  place(env)
+  for joint, angle in (
+    (f"{lifted}_hip_pitch_joint", -0.8),
+    (f"{lifted}_knee_joint", 1.6),
+  ):
+    env.sim.data.qpos[:, robot.indexing.joint_q_adr[robot.joint_names.index(joint)]] = (
+      angle
+    )
+  refresh(env)
+  found = env.scene["feet_contact"].data.found.flatten(1) > 0
+  assert found[0].tolist() == [lifted == "right", lifted == "left"]
+
+
+@pytest.mark.parametrize("lifted", ["left", "right"])
+def test_only_the_foot_that_touches_slides(env, lifted):
+  one_foot_on_the_ground(env, lifted)
+  # Ahead and turning left: 0.3 ∓ 0.12 m/s.
+  env.sim.data.qvel[:, 0], env.sim.data.qvel[:, 5] = 0.3, 1.0
+  refresh(env)
+  velocity = env.scene["robot"].data.body_link_lin_vel_w[0, feet(env).body_ids, :2]
+  speed = velocity.norm(dim=-1)
+  stands = 1 if lifted == "left" else 0
+  assert speed[1] - speed[0] > 0.2
+  result = mdp.foot_slide(env, "feet_contact", feet(env))
+  assert result.tolist() == pytest.approx([speed[stands].item()] * 2, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+  ("step", "lifted", "agree"),
+  [
+    (24, "left", 2),  # Phases 0.6 and 0.1: the left foot should swing, and does.
+    (24, "right", 0),
+    (8, "right", 2),  # Phases 0.2 and 0.7.
+    (8, "left", 0),
+    (22, "left", 2),  # 22 of 40 steps is 0.55: stance ends before, not at it.
+    (21, "left", 1),  # Phases 0.525 and 0.025: both should stand, the right one does.
+  ],
+)
+def test_gait_knows_left_from_right(env, step, lifted, agree):
+  one_foot_on_the_ground(env, lifted)
+  env.episode_length_buf[:] = step
+  command(env, x=0.5)
+  params = ("feet_contact", "twist", 0.8, (0.0, 0.5), 0.55, 0.1)
+  assert values(mdp.gait(env, *params)) == agree
+
+
+def test_turning_is_a_command_to_move(env):
+  env.episode_length_buf[:] = 0
+  params = ("feet_contact", "twist", 0.8, (0.0, 0.5), 0.55, 0.1)
+  for told, expected in (
+    ({"yaw": 0.2}, 2),
+    ({"y": 0.2}, 2),
+    ({"x": 0.08, "yaw": 0.08}, 2),  # Norm 0.113.
+    ({"yaw": 0.05}, 0),
+  ):
+    command(env, **told)
+    assert values(mdp.gait(env, *params)) == expected, told
+
+
 @pytest.mark.parametrize(
   ("step", "on_ground", "in_air"),
   [

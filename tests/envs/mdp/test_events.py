@@ -107,6 +107,19 @@ def test_push_adds_to_a_turned_robot(env):
   torch.testing.assert_close(robot.data.root_link_vel_w, expected, atol=2e-4, rtol=1e-4)
 
 
+def test_a_push_keeps_what_the_last_substep_did(env):
+  """Physics may be ahead of the kinematics that mjlab's link velocity comes from."""
+  env.reset(seed=2)
+  env.sim.step_many(1)
+  velocity = env.sim.data.qvel[:].clone()
+  link = env.scene["robot"].data.root_link_vel_w[:, :3]
+  assert (velocity[:, :3] - link).abs().max() > 0.01  # Gravity of 5 ms is 0.05 m/s.
+  mdp.push_by_setting_velocity(env, None, {"x": (0.3, 0.3)})
+  expected = velocity.clone()
+  expected[:, 0] += 0.3
+  torch.testing.assert_close(env.sim.data.qvel[:], expected)
+
+
 def test_start_states_of_the_task(env):
   env.reset(seed=3)
   start = state(env)
