@@ -6,9 +6,7 @@ activation, so neither a tracer nor mjlab is needed, and a checkpoint alone is e
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Mapping, Sequence
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +18,7 @@ from decap.deploy.bundle import write_bundle
 from decap.deploy.mjlab_format import with_metadata
 from decap.errors import UserError
 from decap.files import write_text
+from decap.provenance import versions
 from decap.rl.checkpoint_files import WEIGHTS_FILE
 from decap.rl.modules import deterministic_weights
 
@@ -210,7 +209,7 @@ def describe(env: Any, spec: RunSpec, agent: AgentCfg) -> dict[str, Any]:
       "activation": agent.policy.activation,
       "normalizer_eps": 1e-2,
     },
-    "versions": _versions(),
+    "versions": versions(),
   }
 
 
@@ -321,13 +320,3 @@ def _constraints(env: Any) -> dict[str, Any]:
     "kappa": cfg.termination.kappa,
     "barrier": cfg.termination.barrier,
   }
-
-
-def _versions() -> dict[str, str]:
-  found = {"python": platform.python_version()}
-  for package in ("decap", "mjlab", "mujoco", "rsl-rl-lib", "torch"):
-    try:
-      found[package] = version(package)
-    except PackageNotFoundError:
-      continue
-  return found

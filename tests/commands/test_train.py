@@ -50,6 +50,18 @@ def test_a_run_folder_has_all_its_parts(run):
   assert checkpoint_files.resolve(run).name == "model_2.pt"
 
 
+def test_a_run_and_its_bundle_remember_what_made_them(run):
+  history = (run / "params" / "history.jsonl").read_text().splitlines()
+  first = json.loads(history[0])
+  assert first["iteration"] == 0 and first["command"].startswith("decap ")
+  info = json.loads((run / "policy" / "policy.json").read_text())
+  made = info["made_by"]
+  assert made == {k: v for k, v in first.items() if k != "iteration"}
+  assert made["versions"]["torch"] == torch.__version__.split("+")[0] or (
+    made["versions"]["torch"] == torch.__version__
+  )
+
+
 def test_the_bundle_acts_as_the_trained_policy(run):
   bundle = load_bundle(run / "policy")
   policy = policy_from_state(checkpoint.load(checkpoint_files.resolve(run)))
@@ -326,12 +338,33 @@ def test_a_damaged_checkpoint_is_told_before_the_environment_is_built(
 ):
   shutil.copytree(run, tmp_path / "run")
   path = checkpoint_files.resolve(tmp_path / "run")
+  for _, older in checkpoint_files.list_checkpoints(tmp_path / "run")[:-1]:
+    older.unlink()
   path.write_bytes(path.read_bytes()[:1000])
   options = ["--resume", str(tmp_path / "run"), "--iterations", "9", "--device", "cpu"]
   assert main(["train", *options]) == 2
   captured = capsys.readouterr()
   assert "is corrupt or not a checkpoint" in captured.err
   assert "Building" not in captured.out
+
+
+def test_a_run_goes_on_from_the_checkpoint_before_a_damaged_one(run, tmp_path, capsys):
+  folder = tmp_path / "run"
+  shutil.copytree(run, folder)
+  good = checkpoint_files.resolve(folder)
+  iteration = checkpoint_files.iteration_of(good)
+  damaged = checkpoint_files.path_for(folder, iteration + 5)
+  damaged.write_bytes(good.read_bytes()[:1000])
+  total = str(iteration + 6)
+  options = ["--resume", str(folder), "--iterations", total, "--device", "cpu"]
+  assert main(["train", *options]) == 0
+  out = capsys.readouterr().out
+  assert f"{damaged.name} is corrupt or not a checkpoint at all; going on" in out
+  assert f"going on from {good.name}" in out
+  assert f"\n{iteration + 1}/{total}" in out
+  assert damaged.with_name(f"{damaged.name}.damaged").is_file()
+  # A quiet start: no tables of managers, no seeds, no devices.
+  assert "Manager" not in out and "Setting seed" not in out and "Warp" not in out
 
 
 def test_a_limit_of_an_unknown_group_is_refused(tmp_path, capsys):

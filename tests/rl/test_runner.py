@@ -134,6 +134,8 @@ def test_a_finite_horizon_has_no_value_after_it():
     storage = runner.alg.storage
     assert storage.dones[:2, 0].tolist() == [0.0, 1.0]
     rewards[finite] = storage.rewards[:2, 0]
+    # The end of time is no fall, whatever the horizon.
+    assert runner.alg.progress.sums[-1].tolist() == [12.0, 12.0]
   value = runner.alg.gamma * storage.values[1, 0]
   assert value.abs() > 1e-3
   torch.testing.assert_close(

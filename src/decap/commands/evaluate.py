@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from decap import provenance
 from decap.commands import checks
 from decap.commands.options import add_backend, add_device
 from decap.commands.terminal import print_tables, progress_bar
@@ -177,6 +178,9 @@ def evaluate_main(args: EvaluateArgs) -> Path:
   )
   folder = _output_folder(args, STAND, protocol)
   check_writable(folder)
+  changed = provenance.differences(policy.description or {})
+  if changed:
+    print(f"Made by other code than today's: {', '.join(changed)}. Numbers may differ.")
   own_task = policy.info["task"] or protocol.task  # Standing still belongs to any.
   away = "" if protocol.task == own_task else protocol.task
   label = "-".join(part for part in (away, protocol.label) if part)

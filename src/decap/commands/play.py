@@ -10,6 +10,7 @@ from pathlib import Path
 
 from decap.commands import checks
 from decap.commands.options import add_device
+from decap.commands.terminal import quiet_libraries
 from decap.commands.train import make_env
 from decap.deploy import bundle
 from decap.errors import UserError
@@ -53,7 +54,8 @@ def run(options: argparse.Namespace) -> None:
     env_cfg.viewer.width, env_cfg.viewer.height = 640, 480
     # Half of a frame's time on a machine without a GPU.
     env_cfg.viewer.enable_shadows = env_cfg.viewer.enable_reflections = False
-  env = make_env(env_cfg, device, render_mode="rgb_array" if video else None)
+  with quiet_libraries():
+    env = make_env(env_cfg, device, render_mode="rgb_array" if video else None)
   policy.check(describe_env(env, spec.task))
   if video:
     _record(env, policy.act, video, options.seconds)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -45,3 +46,13 @@ def print_tables(tables: Sequence[Table]) -> None:
     # Where a table is wider than the terminal, its lines go on in the next one.
     console.print(to_rich(table), crop=False)
   console.print(tables[0].note)
+
+
+@contextmanager
+def quiet_libraries() -> Iterator[None]:
+  """Hide what mjlab prints of its managers and seeds, and Warp of the devices."""
+  from decap.sim.backend import hush_warp
+
+  hush_warp()
+  with redirect_stdout(io.StringIO()):
+    yield

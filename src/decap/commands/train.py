@@ -7,15 +7,16 @@ import contextlib
 import copy
 import dataclasses
 import hashlib
-import io
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from decap import provenance
 from decap.commands import checks, hints, processes
 from decap.commands.options import add_backend, add_device
+from decap.commands.terminal import quiet_libraries
 from decap.errors import UserError
 from decap.files import check_writable
 from decap.lock import one_writer
@@ -67,6 +68,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
   add("--no-capture", action="store_true", help="no CUDA graphs on a GPU")
   add("--resume", metavar="RUN", help="continue a run folder or checkpoint")
   add("--init-from", metavar="RUN", help="start from the policy of a run or checkpoint")
+  add("--verbose", action="store_true", help="show mjlab's tables and Warp's start")
   add("--log-root", metavar="DIR", default="runs", help="where run folders go")
   add("--run-name", metavar="LABEL", default="", help="label of the run folder")
   add(
@@ -117,6 +119,7 @@ def run(options: argparse.Namespace) -> int:
       threads=options.threads or threads,
       logger=options.logger,
       use_graphs=not options.no_capture,
+      verbose=options.verbose,
       folder=folder,
       resume=checkpoint,
     )
@@ -144,28 +147,30 @@ def train(
   logger: str = "tensorboard",
   use_graphs: bool = True,
   quiet: bool = False,
+  verbose: bool = False,
   resume: Path | None = None,
   on_iteration: OnIteration | None = None,
 ) -> Trained:
-  """Train as described; `quiet` leaves out mjlab's tables and what to do next.
+  """Train as described; `quiet` does not say what to do next, `verbose` shows tables.
 
   The run folder appears only when the configs are checked and the environment stands.
   Of several processes each takes its `share` of the environments, and the first writes.
   """
   writes = processes.is_first()
   quiet = quiet or not writes
-  start = resume or (Path(spec.init_from) if spec.init_from else None)
   with contextlib.ExitStack() as writer:
     if resume and writes:
       writer.enter_context(one_writer(folder))
+    if resume:
+      resume = _readable(folder, resume)
+    start = resume or (Path(spec.init_from) if spec.init_from else None)
     env_cfg, agent_cfg = _checked_configs(
       share or spec, device, backend, start, bool(resume)
     )
     env_cfg.num_threads = threads
     agent_cfg.logger = logger  # ty: ignore[invalid-assignment]
     probe = _probe(spec, env_cfg, device, backend)
-    hidden = contextlib.redirect_stdout(io.StringIO())
-    with hidden if quiet else contextlib.nullcontext():
+    with contextlib.nullcontext() if verbose else quiet_libraries():
       env = make_env(env_cfg, device, backend)
     options = {"on_iteration": on_iteration, "use_graphs": use_graphs}
     if not writes:
@@ -183,6 +188,7 @@ def train(
       create_run_folder(folder, spec, env_cfg, agent_cfg)
       writer.enter_context(one_writer(folder))
     if writes:
+      provenance.remember(folder, runner.info["policy"]["made_by"], runner.iteration)
       print(
         f"Training {spec.method} on {spec.task}, seed {spec.seed}: {folder}", flush=True
       )
@@ -233,6 +239,25 @@ def _probe(
   return build
 
 
+def _readable(folder: Path, path: Path) -> Path:
+  """The checkpoint to go on from: the one before where the last is damaged.
+
+  The damaged one keeps its contents under another name, so that it is not found again.
+  """
+  from decap.rl import checkpoint
+
+  older = [p for _, p in checkpoint_files.list_checkpoints(folder) if p != path]
+  try:
+    checkpoint.load(path)
+  except UserError as error:
+    if not older:
+      raise
+    path.rename(path.with_name(f"{path.name}.damaged"))
+    print(f"{str(error).removesuffix('.')}; going on from {older[-1].name}.")
+    return _readable(folder, older[-1])
+  return path
+
+
 def _export(folder: Path) -> None:
   from decap.export import export_checkpoint
 
@@ -247,12 +272,14 @@ def _make_runner(
   from decap.rl.runner import Runner
 
   method = get_method(spec.method)
+  made_by = {"made_by": provenance.made_by()}
+  description = describe(env, spec, agent_cfg) | made_by
   try:
     return Runner(
       env,
       agent_cfg,
       folder,
-      info={"run": spec.to_dict(), "policy": describe(env, spec, agent_cfg)},
+      info={"run": spec.to_dict(), "policy": description},
       costs=method.costs,
       schedule=method.schedule(env) if method.schedule else None,
       **options,

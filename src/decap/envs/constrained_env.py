@@ -7,8 +7,10 @@ value on the host, so the same code runs eagerly on a CPU and as one CUDA graph.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import dataclasses
+import io
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -211,7 +213,8 @@ class ConstrainedEnv(ManagerBasedRlEnv):
   ):
     del options  # Unused.
     if seed is not None:
-      self.seed(seed)
+      with contextlib.redirect_stdout(io.StringIO()):  # mjlab tells every seed.
+        self.seed(seed)
     mask = torch.zeros_like(self.reset_buf)
     mask[slice(None) if env_ids is None else env_ids] = True
     self._masked_reset.reset(mask)

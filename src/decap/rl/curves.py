@@ -30,9 +30,15 @@ class Curves:
     return self
 
   def __exit__(self, *_) -> None:
-    for writer, end in ((self._events, "close"), (self._wandb, "finish")):
-      if writer is not None:
-        getattr(writer, end)()
+    if self._events is not None:
+      self._events.close()
+    if self._wandb is not None:
+      import wandb
+
+      # Finishing a run only hands the last data to W&B's own process, which writes them
+      # later; ending that process waits until they are on the disk.
+      self._wandb.finish()
+      wandb.teardown()
 
   def __call__(self, log: dict[str, float], iteration: int) -> None:
     """Write one iteration."""

@@ -142,15 +142,18 @@ class PPO(rsl_rl.algorithms.PPO):
   ) -> None:
     """Store reward, done and δ̄ of one environment step.
 
-    `extras` may hold "time_outs" [B] and "constraints", as ConstrainedEnv's does. A
+    `extras` may hold "time_outs" [B], "fell" [B] (else what ends without a time-out),
+    "progress" and "constraints", as ConstrainedEnv's does. A
     timed-out step gains γ (1 − δ̄) V(s_t), after any clipping: the state that follows
     no longer exists. `obs` is rsl_rl's argument; the next `act` stores it.
     """
     delta = torch.zeros_like(rewards)
     if self.cfg.survival or self.cfg.reward_rule == "scale-clip":
       delta = self.termination(extras["constraints"]).to(rewards.dtype)
-    time_outs = extras.get("time_outs", torch.zeros_like(dones))
-    fell = dones.bool().logical_and(time_outs.bool().logical_not())
+    fell = extras.get("fell")
+    if fell is None:
+      time_outs = extras.get("time_outs", torch.zeros_like(dones))
+      fell = dones.bool().logical_and(time_outs.bool().logical_not())
     self.progress.hear(extras.get("progress"), fell)
     rewards = self.reward(rewards, delta)
     if not self.cfg.survival:

@@ -163,6 +163,7 @@ class Runner:
     # Kept, not copied: a recorded step writes to the same memory every time.
     self._quantities = constraints["quantities"]
     seen = {"constraints": {**constraints, "costs": self._costs(constraints["costs"])}}
+    seen["fell"] = terminated
     # With a finite horizon nothing comes after a time-out; as in mjlab's wrapper.
     if not self.env.cfg.is_finite_horizon:
       seen["time_outs"] = time_outs

@@ -33,8 +33,8 @@ LIMITS = {
   "joint_torque": {"hips": 4.11, "legs": 19.3},
   "joint_vel": {"hips": 2.04, "legs": 4.5},
 }
-"""What `decap profile` proposes (quantile 0.99) for the trot of examples/go1_trot.py, which
-follows 74 % of the commanded velocity: rad/s, rad/s², Nm, rad/s."""
+"""Quantile 0.99 over joints and steps of the trot of examples/go1_trot.py, which follows
+74 % of the commanded velocity: rad/s, rad/s², Nm, rad/s."""
 
 
 def go1() -> RobotDescription:

@@ -6,6 +6,8 @@ so that name is exchanged while an environment is built.
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal
@@ -91,3 +93,27 @@ def simulation_backend(backend: Backend = "auto", **options: Any) -> Iterator[No
     yield
   finally:
     manager_based_rl_env.Simulation = stock  # type: ignore[misc]
+
+
+def hush_warp() -> None:
+  """Let Warp start without a word; it says what devices there are, and are not.
+
+  What is missing it writes past Python. A device that is needed and missing is told by
+  our own checks.
+  """
+  import warp
+
+  warp.config.quiet = True  # ty: ignore[unresolved-attribute]
+  sys.stdout.flush()
+  sys.stderr.flush()
+  kept = [(number, os.dup(number)) for number in (1, 2)]
+  nowhere = os.open(os.devnull, os.O_WRONLY)
+  try:
+    for number, _ in kept:
+      os.dup2(nowhere, number)
+    warp.init()
+  finally:
+    for number, copy in kept:
+      os.dup2(copy, number)
+      os.close(copy)
+    os.close(nowhere)
