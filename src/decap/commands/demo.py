@@ -28,12 +28,9 @@ SCRIPT = ((0.0, 0.5, 0.0, 0.0), (3.0, 0.0, 0.0, 0.5))
 VIDEO_S, FPS = 6.0, 12.5
 VIEW = film.View(distance_m=2.2, width=320, height=360)
 
-UNITS = {
-  "action_rate": "rad/s",
-  "joint_acc": "rad/s²",
-  "joint_torque": "Nm",
-  "joint_vel": "rad/s",
-}
+UNITS = dict(
+  action_rate="rad/s", joint_acc="rad/s²", joint_torque="Nm", joint_vel="rad/s"
+)
 WINDOW = 3  # Iterations that "before" and "after" are means of.
 SKIP = 3  # Of the episodes that end in the first iterations, all are short.
 
@@ -77,6 +74,11 @@ def run(options: argparse.Namespace) -> None:
     compare_policies(policies, output)
     film_policies(policies, output / "walk.mp4")
     print()
+  else:
+    print(
+      "No policies here to compare: they are in the folder policies/ of the repository; "
+      "run 'decap demo' there."
+    )
   print(
     "DeCap demo, part 2: a robot that moves at random learns to keep its joints within "
     "limits,\nas the probability of surviving a step falls with every joint that comes "
@@ -172,19 +174,14 @@ def train(options: argparse.Namespace) -> Path:
 
 def _next_steps(trained: Path, policies: dict[str, Path]) -> str:
   program, run = hints.program(), shlex.quote(str(trained))
-  lines = (
+  walker = policies.get("DeCap", Path("policies") / POLICIES["DeCap"])
+  where = "" if policies else " (in the repository of decap, where policies/ is)"
+  return (
     f"Go on from here:\n  {program} train --resume {run} --iterations 400\n"
     f"The real thing, on a GPU:\n  {program} train --task g1-flat\n"
     f"All tasks and methods:\n  {program} list\n"
-  )
-  if policies:
-    walker = shlex.quote(str(next(iter(policies.values()))))
-    return (
-      f"{lines}Watch a robot that walks, in the browser:\n  {program} play {walker}"
-    )
-  return (
-    f"{lines}Policies that walk are in the folder policies/ of the repository: run "
-    "'decap demo' there\nto compare them, and 'decap play policies/g1-flat-decap' to watch."
+    f"Watch a robot that walks, in the browser{where}:\n"
+    f"  {program} play {shlex.quote(str(walker))}"
   )
 
 
@@ -203,10 +200,8 @@ def constraint_table(history: list[Log], limits: dict[str, float]) -> list[str]:
       f"{row:<22}{limit:>8g}  {first[mean]:>9.2f}{last[mean]:>9.2f}   "
       f"{first[violation]:>9.1%}{last[violation]:>9.1%}  {unit}"
     )
-  for name, key in (
-    ("δ̄", "Constraint/delta"),
-    ("episode, steps", "Train/episode_length"),
-  ):
+  rows = {"δ̄": "Constraint/delta", "episode, steps": "Train/episode_length"}
+  for name, key in rows.items():
     if key in first and key in last:
       pad = 31 if name == "δ̄" else 30  # The macron takes no column.
       lines.append(f"{name:<{pad}}  {first[key]:>9.3g}{last[key]:>9.3g}")
@@ -251,9 +246,8 @@ def draw_curves(history: list[Log], limits: dict[str, float], path: Path) -> Non
 
 def _mean(logs: list[Log]) -> Log:
   """Mean of each entry over the logs that have it."""
-  names = {name for log in logs for name in log}
-  means = {}
-  for name in names:
-    values = [log[name] for log in logs if name in log]
-    means[name] = sum(values) / len(values)
-  return means
+  values: dict[str, list[float]] = {}
+  for log in logs:
+    for name, value in log.items():
+      values.setdefault(name, []).append(value)
+  return {name: sum(found) / len(found) for name, found in values.items()}

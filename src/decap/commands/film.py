@@ -21,9 +21,6 @@ if TYPE_CHECKING:
   from decap.deploy.sim2sim import Walk
   from decap.evaluation.policies import Policy
 
-SKY = ((0.45, 0.62, 0.85), (0.92, 0.96, 1.0))
-"""Colours of zenith and horizon."""
-
 
 @dataclass(frozen=True)
 class View:
@@ -53,6 +50,7 @@ def make_play(
 ) -> tuple[Any, Policy]:
   """The play variant of a policy's environment, and the policy."""
   from decap.commands.train import make_env
+  from decap.deploy.looks import add_sky
   from decap.evaluation.policies import load_policy
   from decap.evaluation.rollout import describe_env
 
@@ -61,7 +59,7 @@ def make_play(
   spec = dataclasses.replace(spec_of(source, seed), blind=policy.blind)
   cfg, _ = build_configs(spec, play=True)
   cfg.scene.num_envs = num_envs
-  cfg.scene.spec_fn = add_sky
+  cfg.scene.spec_fn = add_sky  # Without one, all that is not ground is black.
   viewer = cfg.viewer
   viewer.origin_type = viewer.OriginType.ASSET_ROOT  # Its weight is in the middle.
   viewer.distance = view.distance_m or viewer.distance
@@ -123,21 +121,6 @@ def spell(command: Sequence[float]) -> str:
     if value
   ]
   return ", ".join(parts) or "stand"
-
-
-def add_sky(spec: Any) -> None:
-  """A sky for videos; without one all that is not ground is black."""
-  import mujoco
-
-  spec.add_texture(
-    name="sky",
-    type=mujoco.mjtTexture.mjTEXTURE_SKYBOX,
-    builtin=mujoco.mjtBuiltin.mjBUILTIN_GRADIENT,
-    rgb1=SKY[0],
-    rgb2=SKY[1],
-    width=64,
-    height=64,
-  )
 
 
 def out_of_range(commands: Sequence[Sequence[float]], ranges: Any) -> list[str]:
