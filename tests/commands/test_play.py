@@ -5,7 +5,6 @@ import argparse
 import numpy as np
 import pytest
 import torch
-from mjlab.tasks.velocity.mdp import UniformVelocityCommandCfg
 
 from decap.commands import film, play
 from decap.deploy import video
@@ -38,11 +37,9 @@ def test_odd_schedules_are_refused(schedule):
 
 
 def test_commands_that_training_never_gave_are_named():
-  ranges = UniformVelocityCommandCfg.Ranges(
-    lin_vel_x=(-0.5, 1.0), lin_vel_y=(-0.3, 0.3), ang_vel_z=(-0.5, 0.5)
-  )
-  assert film.out_of_range([(1.0, -0.3, 0.5)], ranges) == []
-  (sentence,) = film.out_of_range([(3.0, 0, 0), (0.5, 0, 0)], ranges)
+  cfg = env_cfg("g1-flat").commands["twist"]  # Forward: -0.5 to 1 m/s.
+  assert film.out_of_range([(1.0, -0.3, 0.5)], cfg) == []
+  (sentence,) = film.out_of_range([(3.0, 0, 0), (0.5, 0, 0)], cfg)
   assert "forward 3 m/s lies outside of -0.5 to 1" in sentence
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
   import numpy as np
 
   from decap.deploy.sim2sim import Walk
-  from decap.evaluation.policies import Policy
+  from decap.evaluation.policies import Act
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ def spec_of(source: str, seed: int = 0) -> RunSpec:
 
 def make_play(
   source: str, view: View, device: str, *, seed: int, num_envs: int, film: bool
-) -> tuple[Any, Policy]:
+) -> tuple[Any, Act]:
   """The play variant of a policy's environment, and the policy."""
   from decap.commands.train import make_env
   from decap.deploy.looks import add_sky
@@ -73,7 +73,8 @@ def make_play(
   with contextlib.redirect_stdout(io.StringIO()):  # mjlab's tables.
     env = make_env(cfg, device, render_mode="rgb_array" if film else None)
   policy.check(describe_env(env, spec.task))
-  return env, policy
+  assert policy.act is not None  # Standing still is no bundle.
+  return env, policy.act
 
 
 def film(
@@ -99,7 +100,7 @@ def film(
     obs, _ = env.reset()
     for step in range(round(script.seconds / env.step_dt)):
       command_term(env).tell(script.at(step * env.step_dt).tolist())
-      obs, *_ = env.step(policy.act(obs))
+      obs, *_ = env.step(policy(obs))
       if step % stride == 0:
         frames.append(env.render())
   env.close()
@@ -108,7 +109,9 @@ def film(
 
 def captions(script: Walk, fps: float) -> list[str]:
   """What the robot is told, frame by frame."""
-  return [spell(script.at(k / fps)) for k in range(round(script.seconds * fps))]
+  return [
+    spell(script.at(k / fps).tolist()) for k in range(round(script.seconds * fps))
+  ]
 
 
 def spell(command: Sequence[float]) -> str:
@@ -123,9 +126,9 @@ def spell(command: Sequence[float]) -> str:
   return ", ".join(parts) or "stand"
 
 
-def out_of_range(commands: Sequence[Sequence[float]], ranges: Any) -> list[str]:
-  """Sentences on commands that training never gave."""
-  known = (ranges.lin_vel_x, ranges.lin_vel_y, ranges.ang_vel_z)
+def out_of_range(commands: Sequence[Sequence[float]], cfg: Any) -> list[str]:
+  """Sentences on commands that training never gave, by its command's config."""
+  known = (cfg.ranges.lin_vel_x, cfg.ranges.lin_vel_y, cfg.ranges.ang_vel_z)
   names, units = ("forward", "left", "turn"), ("m/s", "m/s", "rad/s")
   sentences = []
   for i, (name, unit) in enumerate(zip(names, units, strict=True)):

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 VIDEO_SUFFIXES = (".mp4", ".gif")
 FPS = {".mp4": 25.0, ".gif": 12.5}
 FORWARD = (0.5, 0.0, 0.0)
+Timed = tuple[float, float, float, float]
+"""From when in s, then forward, left (m/s) and turn (rad/s)."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -83,8 +85,8 @@ def run(options: argparse.Namespace) -> None:
     raise UserError("Several policies make a video side by side: give --video too.")
   specs = [spec_of(path) for _, path in sources]
   checks.announce_imports(device, draws=video is not None)
-  ranges = build_configs(specs[0], play=True)[0].commands["twist"].ranges
-  for sentence in out_of_range([command for _, *command in commands], ranges):
+  told = build_configs(specs[0], play=True)[0].commands["twist"]
+  for sentence in out_of_range([command for _, *command in commands], told):
     print(sentence, flush=True)
   from decap.deploy.sim2sim import Walk
 
@@ -96,12 +98,13 @@ def run(options: argparse.Namespace) -> None:
       _watch(sources[0][1], script, view, options, device)
 
 
-def read_commands(options: argparse.Namespace) -> tuple[tuple[float, ...], ...]:
+def read_commands(options: argparse.Namespace) -> tuple[Timed, ...]:
   """(from when in s, vx, vy, yaw rate), by --command or --schedule."""
   if options.command and options.schedule:
     raise UserError("--command and --schedule exclude each other.")
   if not options.schedule:
-    commands = ((0.0, *(options.command or FORWARD)),)
+    vx, vy, yaw = options.command or FORWARD
+    commands: tuple[Timed, ...] = ((0.0, vx, vy, yaw),)
   else:
     commands = tuple(_read_entry(entry) for entry in options.schedule.split())
   if not all(math.isfinite(value) for command in commands for value in command):
@@ -111,17 +114,18 @@ def read_commands(options: argparse.Namespace) -> tuple[tuple[float, ...], ...]:
   return commands
 
 
-def _read_entry(entry: str) -> tuple[float, ...]:
+def _read_entry(entry: str) -> Timed:
   start, _, command = entry.partition(":")
   try:
-    values = (float(start), *map(float, command.split(",")))
+    vx, vy, yaw = map(float, command.split(","))
+    start_s = float(start)
   except ValueError:
-    values = ()
-  if len(values) != 4 or values[0] < 0:
+    start_s = vx = vy = yaw = -1.0
+  if start_s < 0:
     raise UserError(
       f"'{entry}' in --schedule is not SECONDS:VX,VY,YAW, such as 3:0.5,0,0.2."
     )
-  return values
+  return start_s, vx, vy, yaw
 
 
 def _view(options: argparse.Namespace) -> View:
@@ -200,8 +204,7 @@ def _watch(
     steps += 1
     if waiting and steps * env.step_dt >= waiting[0][0]:
       term.tell(waiting.pop(0)[1:])
-    assert policy.act is not None
-    return policy.act(obs)
+    return policy(obs)
 
   print(
     "Open the address below in a browser; Ctrl-C ends. The sliders under Commands "
