@@ -75,10 +75,7 @@ def run(options: argparse.Namespace) -> None:
     film_policies(policies, output / "walk.mp4")
     print()
   else:
-    print(
-      "No policies here to compare: they are in the folder policies/ of the repository; "
-      "run 'decap demo' there."
-    )
+    print("Nothing to compare here: policies are in policies/ of the repository.")
   print(
     "DeCap demo, part 2: a robot that moves at random learns to keep its joints within "
     "limits,\nas the probability of surviving a step falls with every joint that comes "
@@ -175,7 +172,7 @@ def train(options: argparse.Namespace) -> Path:
 def _next_steps(trained: Path, policies: dict[str, Path]) -> str:
   program, run = hints.program(), shlex.quote(str(trained))
   walker = policies.get("DeCap", Path("policies") / POLICIES["DeCap"])
-  where = "" if policies else " (in the repository of decap, where policies/ is)"
+  where = "" if policies else " (in the repository)"
   return (
     f"Go on from here:\n  {program} train --resume {run} --iterations 400\n"
     f"The real thing, on a GPU:\n  {program} train --task g1-flat\n"
@@ -224,10 +221,8 @@ def draw_curves(history: list[Log], limits: dict[str, float], path: Path) -> Non
     axes = figure.subplots(1, 3)
     for row, limit in limits.items():
       quantity, group = row.split("/")[0], row.split("/")[-1]
-      look = {
-        "color": COLOURS[quantities.index(quantity) % len(COLOURS)],
-        "linestyle": STYLES[groups.index(group) % len(STYLES)],
-      }
+      colour = COLOURS[quantities.index(quantity) % len(COLOURS)]
+      look = {"color": colour, "linestyle": STYLES[groups.index(group) % len(STYLES)]}
       means = [log[f"Constraint/{row}/mean"] / limit for log in history]
       axes[0].plot(iterations, means, label=row, **look)
       violations = [100 * log[f"Constraint/{row}/violation"] for log in history]

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from decap.commands import checks
+from decap.commands.terminal import quiet_libraries
 from decap.deploy import bundle
 from decap.rl import checkpoint_files
 from decap.runs import RunSpec, build_configs, load_spec
@@ -70,7 +69,7 @@ def make_play(
     viewer.enable_shadows = viewer.enable_reflections = False
     # The azimuth means something only if the first heading is known.
     cfg.events["reset_base"].params["pose_range"] = {}
-  with contextlib.redirect_stdout(io.StringIO()):  # mjlab's tables.
+  with quiet_libraries():
     env = make_env(cfg, device, render_mode="rgb_array" if film else None)
   policy.check(describe_env(env, spec.task))
   assert policy.act is not None  # Standing still is no bundle.
@@ -96,7 +95,7 @@ def film(
   stride = max(1, round(1.0 / (fps * env.step_dt)))
   frames = []
   command_term(env).tell(script.at(0.0).tolist())
-  with torch.no_grad(), contextlib.redirect_stdout(io.StringIO()):
+  with torch.no_grad(), quiet_libraries():
     obs, _ = env.reset()
     for step in range(round(script.seconds / env.step_dt)):
       command_term(env).tell(script.at(step * env.step_dt).tolist())
