@@ -67,6 +67,14 @@ def _fails(capsys, *argv: str) -> str:
     (["export", "nowhere"], "There is no run folder"),
     (["export", "x", "--env.seed", "1"], "'decap export' takes no '--env.seed'"),
     (["play", "nowhere", "--video", "x.mp4"], "There is no run folder"),
+    (["play", "a", "b"], "Several policies make a video side by side"),
+    (
+      ["play", "a", "--command", "1", "0", "0", "--schedule", "0:1,0,0"],
+      "--command and --schedule exclude each other",
+    ),
+    (["play", "a", "--schedule", "x"], "is not SECONDS:VX,VY,YAW"),
+    (["play", "a", "--distance", "0"], "--distance must be 0.3 to 100 m, not 0"),
+    (["play", "a", "--size", "0", "480"], "--size must be even numbers from 16"),
     (["train", "--task", "g1-flat", "--threads", "0"], "--threads must be at least 1"),
     (
       ["train", "--device", "cpu", "--backend", "warp", "--threads", "1"],

@@ -32,7 +32,10 @@ COMMANDS = {
   "figure": ("decap.commands.figure", "draw the methods' barrier and probability"),
   "bench": ("decap.commands.bench", "measure speed on this machine"),
   "list": ("decap.commands.list_", "list tasks, methods and physics backends"),
-  "demo": ("decap.commands.demo", "train for two minutes on the CPU, show the effect"),
+  "demo": (
+    "decap.commands.demo",
+    "two policies side by side, then a minute of training",
+  ),
 }
 """Name → module and one-line help. A module offers `add_options` and `run`."""
 

@@ -1,7 +1,12 @@
-"""The demo: a table before and after, a picture, and where to go next."""
+"""The demo: policies that walk, a table before and after, and where to go next."""
 
+import decap
 from decap.cli import main
+from decap.commands import demo
 from decap.commands.demo import constraint_table, draw_curves
+from decap.commands.film import View
+from decap.evaluation.protocol import Protocol
+from decap.rl import checkpoint_files
 
 
 def _log(mean: float, violation: float, length: float) -> dict[str, float]:
@@ -34,20 +39,32 @@ def test_iterations_without_a_finished_episode_are_left_out(tmp_path):
   assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_the_demo_trains_and_shows(tmp_path, capsys):
+def test_the_demo_compares_films_and_trains(tmp_path, capsys, monkeypatch):
+  small = Protocol(rollouts=2, envs=2, steps=60, warmup=50, per_command=0)
+  monkeypatch.setattr(demo, "PROTOCOL", small)
+  monkeypatch.setattr(demo, "VIDEO_S", 0.16)
+  monkeypatch.setattr(demo, "VIEW", View(width=64, height=64))
   options = ["--num-envs", "4", "--iterations", "2", "--output", str(tmp_path)]
   assert main(["demo", *options]) == 0
   out = capsys.readouterr().out
-  (folder,) = (tmp_path / "g1-flat").iterdir()
+  assert "smoothness rewards" in out and (tmp_path / "report.html").is_file()
+  # Without a renderer a sentence says how to get one.
+  assert (tmp_path / "walk.mp4").is_file() != ("No video: MuJoCo's renderer" in out)
+  (folder,) = (tmp_path / "g1-flat").glob("*decap*")
   assert (folder / "curves.png").is_file()
   for row in ("action_rate/upper", "joint_acc/lower", "joint_torque/upper"):
     assert f"\n{row} " in out
-  assert f"decap train --resume {folder}" in out and f"decap play {folder}" in out
+  assert f"decap train --resume {folder}" in out
+  assert out.splitlines()[-1].endswith("play policies/g1-flat-decap")
 
 
-def test_the_demo_ends_in_time(tmp_path, capsys):
-  options = ["--num-envs", "2", "--iterations", "500", "--output", str(tmp_path)]
+def test_without_the_repository_the_demo_only_trains(tmp_path, capsys, monkeypatch):
+  monkeypatch.chdir(tmp_path)
+  monkeypatch.setattr(decap, "__file__", str(tmp_path / "lib" / "decap" / "x.py"))
+  options = ["--num-envs", "2", "--iterations", "500", "--output", "demo"]
   assert main(["demo", *options, "--seconds", "0.5"]) == 0
-  (folder,) = (tmp_path / "g1-flat").iterdir()
-  (checkpoint,) = (folder / "checkpoints").iterdir()
-  assert 1 < int(checkpoint.stem.split("_")[1]) < 100
+  out = capsys.readouterr().out
+  assert "policies/ of the repository" in out and "part 1" not in out
+  (folder,) = (tmp_path / "demo" / "g1-flat").iterdir()
+  numbers = [iteration for iteration, _ in checkpoint_files.list_checkpoints(folder)]
+  assert 1 < max(numbers) < 100  # It ends in time.

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from decap.commands.options import split_label
 from decap.commands.terminal import print_tables
 from decap.errors import UserError
 from decap.files import check_writable, replacing, write_text
@@ -94,7 +95,7 @@ def _read_results(args: argparse.Namespace) -> tuple[list[str | None], list[Resu
   from decap.evaluation.results import find_result
   from decap.runs import RUN_FILE
 
-  sources = [_split_label(source) for source in args.sources]
+  sources = [split_label(source) for source in args.sources]
   runs = [path for _, path in sources if (Path(path) / RUN_FILE).is_file()]
   waiting = [path for path in runs if not list(Path(path).glob("metrics*.json"))]
   if waiting and len(waiting) < len(sources):
@@ -105,14 +106,6 @@ def _read_results(args: argparse.Namespace) -> tuple[list[str | None], list[Resu
     sources = [(label, path) for label, path in sources if path not in waiting]
   labels = [label for label, _ in sources]
   return labels, [find_result(path, args.label) for _, path in sources]
-
-
-def _split_label(source: str) -> tuple[str | None, str]:
-  """`LABEL=PATH` as its parts; a path may itself hold an equals sign."""
-  label, equals, path = source.partition("=")
-  if not equals or Path(source).exists():
-    return None, source
-  return label, path
 
 
 def _write_tables(args: argparse.Namespace, tables: Sequence[Table]) -> None:

@@ -1,23 +1,36 @@
-"""``decap demo``: train for two minutes on the CPU and show the effect."""
+"""``decap demo``: two policies side by side, then a minute of training on the CPU."""
 
 from __future__ import annotations
 
 import argparse
+import shlex
 import time
 from pathlib import Path
 
-from decap.commands import checks, hints
+import decap
+from decap.commands import checks, compare, film, hints
+from decap.commands.terminal import progress_bar
+from decap.errors import UserError
+from decap.evaluation.protocol import QUICK
 from decap.files import check_writable, replacing
 from decap.runs import RunSpec, default_run_folder
 
 Log = dict[str, float]
 
-UNITS = {
-  "action_rate": "rad/s",
-  "joint_acc": "rad/s²",
-  "joint_torque": "Nm",
-  "joint_vel": "rad/s",
+POLICIES = {
+  "DeCap": "g1-flat-decap",
+  "smoothness rewards": "g1-flat-smoothness-rewards",
 }
+"""Label of a row → released policy."""
+PROTOCOL = QUICK
+SCRIPT = ((0.0, 0.5, 0.0, 0.0), (3.0, 0.0, 0.0, 0.5))
+"""What both robots of the video are told: seconds, then vx, vy (m/s), yaw (rad/s)."""
+VIDEO_S, FPS = 6.0, 12.5
+VIEW = film.View(distance_m=2.2, width=320, height=360)
+
+UNITS = dict(
+  action_rate="rad/s", joint_acc="rad/s²", joint_torque="Nm", joint_vel="rad/s"
+)
 WINDOW = 3  # Iterations that "before" and "after" are means of.
 SKIP = 3  # Of the episodes that end in the first iterations, all are short.
 
@@ -29,13 +42,15 @@ FEW_SAMPLES = (
   # Legs that start calmer than the task's comply sooner, and learn to walk later.
   "--agent.policy.init-std",
   "{'.*_(shoulder|elbow|wrist)_.*': 0.06, '.*(hip|knee|ankle|waist)_.*': 0.3}",
-  # Ten steps of horizon: limits weigh more, balance less.
+  # Ten steps of horizon throughout: limits weigh more, balance less.
   "--agent.algorithm.feasibility.budget",
   "0.1",
+  "--agent.algorithm.feasibility.target",
+  "None",
   "--agent.algorithm.feasibility.quantile",
   "None",
 )
-"""What makes the limits show an effect within two minutes on a CPU."""
+"""What makes the limits show an effect within a minute on a CPU."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -43,20 +58,88 @@ def add_options(parser: argparse.ArgumentParser) -> None:
   add = parser.add_argument
   add("--num-envs", type=int, default=192, metavar="N", help="default: 192")
   add("--iterations", type=int, default=50, metavar="N", help="at most (default: 50)")
-  add("--seconds", type=float, default=110.0, help="training time (default: 110)")
+  add("--seconds", type=float, default=60.0, help="training time (default: 60)")
   add("--output", metavar="DIR", default="demo", help="where files go (default: demo)")
 
 
 def run(options: argparse.Namespace) -> None:
-  """Train DeCap on flat ground from scratch, then print a table and draw curves."""
+  """Compare and film the released policies, then train one from scratch."""
   checks.check_num_envs(options.num_envs, "cpu")
   checks.check_at_least("--iterations", options.iterations, 2)
-  check_writable(options.output)
+  output = Path(options.output)
+  check_writable(output)
+  policies = find_policies()
+  if policies:
+    print("DeCap demo, part 1: two policies of a Unitree G1 that walk.", flush=True)
+    compare_policies(policies, output)
+    film_policies(policies, output / "walk.mp4")
+    print()
+  else:
+    print("Nothing to compare here: policies are in policies/ of the repository.")
   print(
-    "DeCap demo: a Unitree G1 that moves at random learns to keep its joints within "
+    "DeCap demo, part 2: a robot that moves at random learns to keep its joints within "
     "limits,\nas the probability of surviving a step falls with every joint that comes "
-    "close to them."
+    "close to them.",
+    flush=True,
   )
+  trained = train(options)
+  print(f"\n{_next_steps(trained, policies)}")
+
+
+def find_policies() -> dict[str, Path]:
+  """Label → folder of the released policies; none where the repository is not."""
+  for root in (Path(), Path(decap.__file__).parents[2]):
+    found = {label: root / "policies" / name for label, name in POLICIES.items()}
+    if all((path / "policy.onnx").is_file() for path in found.values()):
+      return found
+  return {}
+
+
+def compare_policies(policies: dict[str, Path], output: Path) -> None:
+  """A quick evaluation of each, the tables of `decap compare`, and the report."""
+  checks.announce_imports("cpu")
+  from decap.evaluation.policies import load_policy
+  from decap.evaluation.results import file_names
+  from decap.evaluation.rollout import evaluate
+
+  rows = []
+  for label, path in policies.items():
+    policy, folder = load_policy(str(path)), output / path.name
+    with progress_bar(f"Evaluating {label}", PROTOCOL.steps) as on_step:
+      found = evaluate(policy, PROTOCOL, trajectory=1, on_step=on_step)
+    metrics, trajectory = (folder / name for name in file_names(PROTOCOL.label))
+    found.result.save(metrics)
+    assert found.trajectory is not None
+    found.trajectory.save(trajectory)
+    rows.append(f"{label}={folder}")
+  parser = argparse.ArgumentParser()
+  compare.add_options(parser)
+  compare.run(parser.parse_args([*rows, "--html", str(output / "report.html")]))
+
+
+def film_policies(policies: dict[str, Path], path: Path) -> None:
+  """Both robots, told the same, side by side; a sentence where nothing can draw."""
+  try:
+    checks.check_renderer(draws=True)
+  except UserError as error:
+    print(f"No video: {error}")
+    return
+  from decap.deploy import video
+  from decap.deploy.sim2sim import Walk
+
+  print("Filming both …", flush=True)
+  script = Walk(SCRIPT, VIDEO_S)
+  clips = [
+    (label, film.film(str(source), script, VIEW, fps=FPS))
+    for label, source in policies.items()
+  ]
+  frames = video.caption(video.side_by_side(clips), film.captions(script, FPS))
+  video.write(path, frames, FPS)
+  print(f"Wrote {path}")
+
+
+def train(options: argparse.Namespace) -> Path:
+  """Train DeCap from scratch, print a table and draw curves; returns the run folder."""
   spec = RunSpec(
     task="g1-flat",
     method="decap",
@@ -66,33 +149,36 @@ def run(options: argparse.Namespace) -> None:
   )
   folder = default_run_folder(options.output, spec)
   history: list[Log] = []
-  started: list[float] = []
+  times: list[float] = []
 
   def record(iteration: int, log: Log) -> bool:
-    started.append(time.perf_counter())
+    times.append(time.perf_counter())
     history.append(log)
-    enough = started[-1] - started[0] > options.seconds
+    enough = times[-1] - times[0] > options.seconds
     return enough and iteration < options.iterations
 
   from decap.commands.train import train
 
   limits = train(spec, folder=folder, quiet=True, on_iteration=record).limits
-  print()
-  print("\n".join(constraint_table(history, limits)))
-  figure = folder / "curves.png"
-  draw_curves(history, limits, figure)
-  print(f"\nCurves: {figure}\n\n{_next_steps(folder, len(history), options.num_envs)}")
+  print("\n" + "\n".join(constraint_table(history, limits)))
+  draw_curves(history, limits, folder / "curves.png")
+  print(
+    f"\nCurves: {folder / 'curves.png'}\n{len(history) * options.num_envs * 24} "
+    "environment steps are a first impression; a walking robot takes tens of millions."
+  )
+  return folder
 
 
-def _next_steps(folder: Path, iterations: int, num_envs: int) -> str:
-  decap = hints.program()
+def _next_steps(trained: Path, policies: dict[str, Path]) -> str:
+  program, run = hints.program(), shlex.quote(str(trained))
+  walker = policies.get("DeCap", Path("policies") / POLICIES["DeCap"])
+  where = "" if policies else " (in the repository)"
   return (
-    f"{iterations * num_envs * 24} environment steps are a first impression; a walking "
-    "robot takes tens of\nmillions. Where to go next:\n\n"
-    f"Go on from here:\n  {decap} train --resume {folder} --iterations 400\n"
-    f"See what it looks like now:\n  {decap} play {folder} --video demo.mp4\n"
-    f"The real thing, on a GPU:\n  {decap} train --task g1-flat --method decap\n"
-    f"All tasks and methods:\n  {decap} list"
+    f"Go on from here:\n  {program} train --resume {run} --iterations 400\n"
+    f"The real thing, on a GPU:\n  {program} train --task g1-flat\n"
+    f"All tasks and methods:\n  {program} list\n"
+    f"Watch a robot that walks, in the browser{where}:\n"
+    f"  {program} play {shlex.quote(str(walker))}"
   )
 
 
@@ -111,10 +197,8 @@ def constraint_table(history: list[Log], limits: dict[str, float]) -> list[str]:
       f"{row:<22}{limit:>8g}  {first[mean]:>9.2f}{last[mean]:>9.2f}   "
       f"{first[violation]:>9.1%}{last[violation]:>9.1%}  {unit}"
     )
-  for name, key in (
-    ("δ̄", "Constraint/delta"),
-    ("episode, steps", "Train/episode_length"),
-  ):
+  rows = {"δ̄": "Constraint/delta", "episode, steps": "Train/episode_length"}
+  for name, key in rows.items():
     if key in first and key in last:
       pad = 31 if name == "δ̄" else 30  # The macron takes no column.
       lines.append(f"{name:<{pad}}  {first[key]:>9.3g}{last[key]:>9.3g}")
@@ -137,10 +221,8 @@ def draw_curves(history: list[Log], limits: dict[str, float], path: Path) -> Non
     axes = figure.subplots(1, 3)
     for row, limit in limits.items():
       quantity, group = row.split("/")[0], row.split("/")[-1]
-      look = {
-        "color": COLOURS[quantities.index(quantity) % len(COLOURS)],
-        "linestyle": STYLES[groups.index(group) % len(STYLES)],
-      }
+      colour = COLOURS[quantities.index(quantity) % len(COLOURS)]
+      look = {"color": colour, "linestyle": STYLES[groups.index(group) % len(STYLES)]}
       means = [log[f"Constraint/{row}/mean"] / limit for log in history]
       axes[0].plot(iterations, means, label=row, **look)
       violations = [100 * log[f"Constraint/{row}/violation"] for log in history]
@@ -159,9 +241,8 @@ def draw_curves(history: list[Log], limits: dict[str, float], path: Path) -> Non
 
 def _mean(logs: list[Log]) -> Log:
   """Mean of each entry over the logs that have it."""
-  names = {name for log in logs for name in log}
-  means = {}
-  for name in names:
-    values = [log[name] for log in logs if name in log]
-    means[name] = sum(values) / len(values)
-  return means
+  values: dict[str, list[float]] = {}
+  for log in logs:
+    for name, value in log.items():
+      values.setdefault(name, []).append(value)
+  return {name: sum(found) / len(found) for name, found in values.items()}

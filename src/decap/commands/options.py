@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
 
 def add_device(parser: argparse.ArgumentParser) -> None:
@@ -20,3 +21,11 @@ def add_backend(parser: argparse.ArgumentParser) -> None:
     default="auto",
     help="physics: MuJoCo Warp or C MuJoCo (default: native on the CPU)",
   )
+
+
+def split_label(source: str) -> tuple[str | None, str]:
+  """`LABEL=PATH` as its parts; a path may itself hold an equals sign."""
+  label, equals, path = source.partition("=")
+  if not equals or Path(source).exists():
+    return None, source
+  return label, path

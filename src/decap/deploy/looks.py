@@ -33,15 +33,7 @@ def build_looks(dof: int, cfg: SimCfg) -> mujoco.MjModel:
     diffuse=(0.5, 0.5, 0.5),
     castshadow=False,
   )
-  spec.add_texture(
-    name="sky",
-    type=mujoco.mjtTexture.mjTEXTURE_SKYBOX,
-    builtin=mujoco.mjtBuiltin.mjBUILTIN_GRADIENT,
-    rgb1=(0.75, 0.85, 0.95),
-    rgb2=(0.95, 0.97, 1.0),
-    width=64,
-    height=64,
-  )
+  add_sky(spec)
   _tile_ground(spec)
   _shape_soil(spec)
   meshes = _mesh_file()
@@ -52,6 +44,19 @@ def build_looks(dof: int, cfg: SimCfg) -> mujoco.MjModel:
       if geom.group == COLLISION_GROUP:
         geom.group, geom.rgba = PICTURE_GROUP, (0.75, 0.75, 0.78, 1.0)
   return spec.compile()
+
+
+def add_sky(spec: mujoco.MjSpec) -> None:
+  """A sky that is lighter towards the horizon."""
+  spec.add_texture(
+    name="sky",
+    type=mujoco.mjtTexture.mjTEXTURE_SKYBOX,
+    builtin=mujoco.mjtBuiltin.mjBUILTIN_GRADIENT,
+    rgb1=(0.45, 0.62, 0.85),
+    rgb2=(0.92, 0.96, 1.0),
+    width=64,
+    height=64,
+  )
 
 
 def _mesh_file() -> Path | None:

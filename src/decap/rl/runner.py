@@ -30,6 +30,9 @@ from decap.testing import waits
 OnIteration = Callable[[int, dict[str, float]], bool | None]
 """Called with the iteration's number and log; returning True ends the run."""
 
+GAIN = "distribution.gain"
+"""Name of the actor's gain in a checkpoint; see `Gaussian`."""
+
 
 class Runner:
   """Trains one agent in one environment.
@@ -297,7 +300,10 @@ class Runner:
     """Start from the networks and normalisers of a checkpoint, and nothing else."""
     state = checkpoint.load(path, self.device)
     try:
-      self.alg.actor.load_state_dict(state["actor_state_dict"])
+      actor, own = state["actor_state_dict"], self.alg.actor.state_dict()
+      if GAIN in own:  # Saved only where noise differs by joint; elsewhere it is one.
+        actor.setdefault(GAIN, torch.ones_like(own[GAIN]))
+      self.alg.actor.load_state_dict(actor)
       self.alg.critic.load_state_dict(state["critic_state_dict"])
     except (KeyError, ValueError, RuntimeError) as error:
       raise UserError(

@@ -83,5 +83,5 @@ class RobotDescription:
   contacts: int = 48
   constraint_rows: int = 200
   """Room for contacts and constraint rows of an environment on flat ground."""
-  view_distance_m: float = 3.0
+  view_distance_m: float = 2.5
   """Of the camera from the torso."""

@@ -6,6 +6,7 @@ UniformVelocityCommand.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -73,6 +74,7 @@ class VelocityCommand(UniformVelocityCommand, MaskedCommandTerm):
     self.load_ranges()
     self._steps = torch.zeros(self.num_envs, device=self.device)
     self._held: tuple[torch.Tensor, torch.Tensor] | None = None
+    self._sliders: list[Any] = []
 
   def load_ranges(self) -> None:
     """Copies the config's ranges to the device; host work, not for inside a step."""
@@ -83,6 +85,44 @@ class VelocityCommand(UniformVelocityCommand, MaskedCommandTerm):
   def hold(self, mask: torch.Tensor, command: torch.Tensor) -> None:
     """Tell the masked environments [B] the same [B, 3] from now on, resets included."""
     self._held = (mask, command)
+
+  def tell(self, command: Sequence[float]) -> None:
+    """Tell all environments one command from now on; the viewer's sliders show it."""
+    every = torch.ones(self.num_envs, dtype=torch.bool, device=self.device)
+    row = torch.tensor([list(command)], dtype=torch.float32, device=self.device)
+    self.hold(every, row.expand(self.num_envs, 3))
+    for slider, value in zip(self._sliders, command, strict=False):
+      if slider.value != value:  # Setting it calls back.
+        slider.min, slider.max = min(slider.min, value), max(slider.max, value)
+        slider.value = value
+
+  def create_gui(
+    self,
+    name: str,
+    server: Any,
+    get_env_idx: Callable[[], int],
+    on_change: Callable[[], None] | None = None,
+    request_action: Callable[[str, Any], None] | None = None,
+  ) -> None:
+    """Sliders over the trained range in mjlab's viewer; they tell all robots, at once."""
+    del name, get_env_idx, on_change, request_action
+    told = [0.0] * 3 if self._held is None else self._held[1][0].tolist()
+    r = self.cfg.ranges
+    sliders = [
+      server.gui.add_slider(
+        label, float(low), float(high), 0.05, min(high, max(low, 0))
+      )
+      for label, (low, high) in (
+        ("forward, m/s", r.lin_vel_x),
+        ("left, m/s", r.lin_vel_y),
+        ("turn left, rad/s", r.ang_vel_z),
+      )
+    ]
+    self._sliders = sliders
+    self.tell([round(value, 4) for value in told])
+    for slider in sliders:
+      slider.on_update(lambda _: self.tell([slider.value for slider in sliders]))
+    server.gui.add_button("Stand").on_click(lambda _: self.tell([0.0] * 3))
 
   def reset_masked(self, mask: torch.Tensor) -> None:
     super().reset_masked(mask)

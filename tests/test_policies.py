@@ -1,0 +1,69 @@
+"""A quick look at every released policy; the full bounds are in the slow tests."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from decap.cli import main
+from decap.evaluation.policies import load_policy
+from decap.evaluation.probe import Probe, make_probe
+from decap.rl import checkpoint, checkpoint_files
+from decap.tasks import TASKS, env_cfg
+
+POLICIES = sorted(
+  p.parent for p in Path(__file__).parents[1].glob("policies/*/policy.json")
+)
+INFO = {path: json.loads((path / "policy.json").read_text()) for path in POLICIES}
+
+ROBOTS, STEPS = 2, 150
+"""Robots per command, and steps of 20 ms; the first second does not count."""
+
+
+@pytest.fixture(scope="module")
+def probes():
+  """One environment per task, for all of its policies."""
+  torch.set_num_threads(1)
+  made: dict[str, Probe] = {}
+
+  def get(task: str) -> Probe:
+    if task not in made:
+      robot = TASKS[task].describe()
+      made[task] = make_probe(env_cfg(task), robot, "cpu", robots=ROBOTS, steps=STEPS)
+    return made[task]
+
+  yield get
+  for probe in made.values():
+    probe.close()
+
+
+@pytest.mark.parametrize("path", POLICIES, ids=lambda path: path.name)
+def test_it_walks_where_it_is_told(probes, path):
+  policy, probe = load_policy(str(path)), probes(INFO[path]["task"])
+  assert policy.act is not None
+  with torch.no_grad():
+    found = probe(policy.act)
+  assert found["falls"] == 0
+  assert found["gait"] < -0.4 and found["flight"] < 0.02  # Feet take turns.
+  assert found["drift"] < 0.05  # Told to stand, it does.
+  for band in ("slow", "medium", "fast", "sideways"):
+    assert found[f"followed/{band}"] > 0.5, band
+  limited = {row: v for row, v in found.items() if row.startswith("violations/action")}
+  assert len(limited) == 2
+  if INFO[path]["method"].startswith("decap"):
+    assert max(limited.values()) < 0.05, limited
+
+
+@pytest.mark.parametrize("path", POLICIES, ids=lambda path: path.name)
+def test_training_goes_on_from_it(path, tmp_path):
+  argv = ["train", "--task", INFO[path]["task"], "--method", INFO[path]["method"]]
+  argv += ["--init-from", str(path), "--num-envs", "4", "--iterations", "2"]
+  assert main([*argv, "--device", "cpu", "--log-root", str(tmp_path)]) == 0
+  (folder,) = (tmp_path / INFO[path]["task"]).iterdir()
+  new, old = (
+    checkpoint.load(checkpoint_files.resolve(source))["actor_state_dict"]
+    for source in (folder, path)
+  )
+  # Two updates away from where it started, and far from another initialisation.
+  assert 0 < (new["mlp.0.weight"] - old["mlp.0.weight"]).abs().max() < 0.1
