@@ -48,6 +48,8 @@ def _fails(capsys, *argv: str) -> str:
     (["train", "--task", "g1-flat", "--device", "cuda:99"], "GPU"),
     (["train", "--task", "g1-flat", "--backend", "isaac"], "invalid choice: 'isaac'"),
     (["train", "--resume", "nowhere"], "There is no run folder or checkpoint nowhere"),
+    (["train", "--seed", "4294967296"], "--seed must be below 2^32, not 4294967296"),
+    (["evaluate", "stand", "--seed", str(2**70)], "--seed must be below 2^32"),
     (["train", "--resume", "x", "--seed", "2"], "--seed cannot change when a run is"),
     (
       ["train", "--resume", "x", "--agent.policy.init-std", "1"],

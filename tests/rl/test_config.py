@@ -2,7 +2,7 @@
 
 import pytest
 
-from decap.rl.config import AgentCfg, LagrangianCfg, LcpCfg, NIpoCfg, PpoCfg
+from decap.rl.config import AgentCfg, LagrangianCfg, LcpCfg, NIpoCfg, PolicyCfg, PpoCfg
 
 
 @pytest.mark.parametrize(
@@ -14,6 +14,8 @@ from decap.rl.config import AgentCfg, LagrangianCfg, LcpCfg, NIpoCfg, PpoCfg
     (AgentCfg, "eval_interval", -1, "eval_interval must be at least 0"),
     (AgentCfg, "save_every_s", 0.0, "save_every_s must be above 0"),
     (AgentCfg, "num_steps_per_env", -1, "num_steps_per_env must be at least 1"),
+    (PolicyCfg, "hidden_dims", (), "hidden_dims must be one or more widths"),
+    (PolicyCfg, "hidden_dims", (32, 0), "hidden_dims must be one or more widths"),
     (PpoCfg, "num_learning_epochs", 0, "num_learning_epochs must be at least 1"),
     (PpoCfg, "num_mini_batches", 0, "num_mini_batches must be at least 1"),
     (PpoCfg, "learning_rate", 0.0, "learning_rate must be above 0"),

@@ -76,6 +76,13 @@ def check_at_least(option: str, value: int | None, least: int) -> None:
     raise UserError(f"{option} must be at least {least}, not {value}.")
 
 
+def check_seed(seed: int | None) -> None:
+  """All generators take these seeds; numpy's takes no others."""
+  check_at_least("--seed", seed, 0)
+  if seed is not None and seed >= 2**32:
+    raise UserError(f"--seed must be below 2^32, not {seed}.")
+
+
 def check_device(device: str) -> str:
   """Resolve ``auto`` and make sure that a GPU that was asked for is there."""
   gpus = _num_gpus()

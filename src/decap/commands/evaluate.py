@@ -132,7 +132,7 @@ def read_arguments(options: argparse.Namespace) -> EvaluateArgs:
   device = checks.check_device(options.device)
   checks.check_backend(options.backend, device)
   checks.check_at_least("--trajectory", options.trajectory, 0)
-  checks.check_at_least("--seed", options.seed, 0)
+  checks.check_seed(options.seed)
   arguments = EvaluateArgs(
     policy=options.policy,
     task=options.task,

@@ -7,6 +7,7 @@ import contextlib
 import copy
 import dataclasses
 import hashlib
+import shlex
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -93,7 +94,7 @@ def run(options: argparse.Namespace) -> int:
   checks.check_backend(options.backend, device)
   checks.check_num_envs(options.num_envs, device)
   checks.check_at_least("--iterations", options.iterations, 1)
-  checks.check_at_least("--seed", options.seed, 0)
+  checks.check_seed(options.seed)
   checks.check_at_least("--threads", options.threads, 1)
   if options.threads and (device != "cpu" or options.backend == "warp"):
     raise UserError("--threads is for C MuJoCo: --device cpu, and not --backend warp.")
@@ -384,7 +385,7 @@ def _say_next(folder: Path, finished: bool, runner: Runner) -> None:
       f"{checkpoint_files.best_path(folder)}"
     )
   if finished:
-    print(f"Done. Next: {hints.program()} play {folder}")
+    print(f"Done. Next: {hints.program()} play {shlex.quote(str(folder))}")
   else:
-    again = f"{hints.program()} train --resume {folder}"
+    again = f"{hints.program()} train --resume {shlex.quote(str(folder))}"
     print(f"Stopped and saved. Continue with: {again}")

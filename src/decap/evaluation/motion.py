@@ -28,12 +28,12 @@ RESPONSE_WIDTH = (0.1, 0.1, 0.05)
 
 _FOLLOWING = 5
 """Columns of what is followed: share, yaw rate · command, vx, vy, yaw rate."""
-_COLUMNS = (
-  *("steps", "falls", "counted", "told", "told_yaw"),
-  *("walking", "left", "right", "both", "flight", "lift_offs"),
-  *("still", "smooth", "jerk", "moved", "seconds"),
+_COUNTS = (
+  *("steps", "falls", "still", "counted", "told"),
+  *("walking", "left", "right", "both", "flight", "smooth"),
 )
-_AXES = ("x", "y", "z")
+_AMOUNTS = ("told_yaw", "lift_offs", "jerk", "moved", "seconds")
+"""Columns that are summed: first those of booleans, as one conversion is enough."""
 
 
 def followed(
@@ -80,12 +80,13 @@ class Motion:
     def zeros(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
       return torch.zeros(*shape, dtype=dtype, device=device)
 
-    self._sums = zeros(bins.count, len(_COLUMNS), dtype=torch.float64)
-    self._followed = zeros(bins.count, _FOLLOWING, dtype=torch.float64)
-    self._squares = zeros(bins.count, segments, 3, dtype=torch.float64)
+    columns = len(_COUNTS) + len(_AMOUNTS) + _FOLLOWING + 3 * segments
+    self._sums = zeros(bins.count, columns, dtype=torch.float64)
     self._response = zeros(3 * RESPONSE_BINS, 3, dtype=torch.float64)
-    # Following, the command, and whether the step counts.
+    # Following, the command and whether a step counts wait until no fall came after it.
     self._pending = zeros(FALL_STEPS, batch, _FOLLOWING + 4)
+    self._now = zeros(1, dtype=torch.long)
+    self._fell_at = zeros(batch, dtype=torch.long) - 1
     self._after_fall = zeros(batch, dtype=torch.bool)
     self._contact = zeros(batch, feet, dtype=torch.bool)
     self._heads = zeros(3, batch, 3)
@@ -103,24 +104,25 @@ class Motion:
       finite: Where every number of this step is finite. # [B]
     """
     awake = finite & (age >= self._warmup)
-    columns = (
-      finite,
-      sample.fell,
-      *self._add_following(sample, age, finite, awake),
-      *self._gait(sample, age, awake),
-      *self._posture(sample, age, awake),
-      *self._drift(sample, age, awake),
-    )
-    table = torch.stack([column.float() for column in columns], 1)
+    counted, told, told_yaw, done = self._following(sample, age, finite, awake)
+    *feet, lifted = self._gait(sample, age, awake)
+    smooth, jerk, squares = self._posture(sample, age, awake)
+    way = self._drift(sample, age, awake)
+    counts = torch.stack((finite, sample.fell, awake, counted, told, *feet, smooth), 1)
+    amounts = torch.stack((told_yaw, lifted, jerk, *way.unbind(1)), 1)
+    table = torch.cat((counts.float(), amounts, done, squares), 1)
     self._sums += self.bins.sum(table.nan_to_num(0.0, 0.0, 0.0))
 
   def result(self) -> dict[str, torch.Tensor]:
     """Numbers by bin, on the host; NaN where nothing counted. # [R + C, …] each"""
-    total = self._sums.clone()
-    total[:, -2:] += self.bins.sum(self._open)
-    s = dict(zip(_COLUMNS, total.cpu().unbind(1), strict=True))
-    waiting = self._pending.sum(0)[:, :_FOLLOWING]
-    done = (self._followed + self.bins.sum(waiting)).cpu()  # [K, 5]
+    names = (*_COUNTS, *_AMOUNTS)
+    sums, done, squares = self._sums.cpu().tensor_split(
+      (len(names), len(names) + _FOLLOWING), 1
+    )
+    s = dict(zip(names, sums.unbind(1), strict=True))
+    done = done + self.bins.sum(self._waiting().sum(0)[:, :_FOLLOWING]).cpu()
+    moved, seconds = (self.bins.sum(self._open).cpu() + sums[:, -2:]).unbind(1)
+    squares = squares.view(len(squares), -1, 3)
     walking, minutes = s["walking"], s["steps"] * self._dt / 60.0
     left, right = s["left"] / walking, s["right"] / walking
     covariance = s["both"] / walking - left * right
@@ -135,9 +137,9 @@ class Motion:
       "flight": s["flight"] / walking,
       "double_support": s["both"] / walking,
       "lift_offs": s["lift_offs"] / (walking * self._dt),
-      "angular_velocity": (self._squares.cpu() / s["still"].view(-1, 1, 1)).sqrt(),
+      "angular_velocity": (squares / s["still"].view(-1, 1, 1)).sqrt(),
       "head_jerk": (s["jerk"] / s["smooth"]).sqrt(),
-      "drift": s["moved"] / s["seconds"],
+      "drift": moved / seconds,
     }
 
   def response(self) -> dict[str, dict[str, list[float]]]:
@@ -147,7 +149,7 @@ class Motion:
     """
     axes = {}
     table = self._response.clone()
-    for step in self._pending:
+    for step in self._waiting():
       self._add_response(step, table)
     table = table.cpu().view(3, RESPONSE_BINS, 3)
     for name, rows, width in zip(
@@ -164,9 +166,18 @@ class Motion:
       }
     return axes
 
-  # Private methods. Each returns its columns of `_COLUMNS`. # [B] each
+  # Private methods.
 
-  def _add_following(
+  def _waiting(self) -> torch.Tensor:
+    """The pending steps that no fall has followed yet. # [50, B, 9]"""
+    slots = torch.arange(FALL_STEPS, device=self._now.device)
+    written = self._now - 1 - (self._now - 1 - slots) % FALL_STEPS  # [50]
+    upright = self._fell_at < written.unsqueeze(1)  # [50, B]
+    return self._pending * upright.unsqueeze(-1)
+
+  # Each of these returns columns of what is summed. # [B, …] each
+
+  def _following(
     self, sample: Sample, age: torch.Tensor, finite: torch.Tensor, awake: torch.Tensor
   ) -> tuple[torch.Tensor, ...]:
     """A fall's last second and the second after it are told, and follow nothing."""
@@ -176,13 +187,17 @@ class Motion:
     achieved = torch.stack((share * moving, yaw, *velocity.unbind(1)), 1)  # [B, 5]
     done = torch.cat((achieved, command, torch.ones_like(yaw).unsqueeze(1)), 1)
     done = torch.where(awake.unsqueeze(1), done, 0.0)  # [B, 9]
-    self._followed += self.bins.sum(self._pending[0, :, :_FOLLOWING])
-    self._add_response(self._pending[0], self._response)
-    self._pending.copy_(torch.cat((self._pending[1:], done.unsqueeze(0))))
-    self._pending.masked_fill_(sample.fell.view(1, -1, 1), 0.0)
+    slot = self._now % FALL_STEPS
+    upright = (self._fell_at < self._now - FALL_STEPS).unsqueeze(1)
+    leaving = self._pending.index_select(0, slot).squeeze(0) * upright  # [B, 9]
+    self._add_response(leaving, self._response)
+    self._pending.index_copy_(0, slot, done.unsqueeze(0))
+    self._fell_at.copy_(torch.where(sample.fell, self._now, self._fell_at))
+    self._now += 1
     counted = finite & ((age >= self._warmup) | self._after_fall)
     self._after_fall.copy_((self._after_fall & ~sample.timed_out) | sample.fell)
-    return counted, counted & moving, command[:, 2].square() * counted
+    told_yaw = command[:, 2].square() * counted
+    return counted, counted & moving, told_yaw, leaving[:, :_FOLLOWING]
 
   def _gait(
     self, sample: Sample, age: torch.Tensor, awake: torch.Tensor
@@ -199,18 +214,18 @@ class Motion:
     self, sample: Sample, age: torch.Tensor, awake: torch.Tensor
   ) -> tuple[torch.Tensor, ...]:
     """Also the head's jerk: the third difference of its position, at the control rate."""
-    squares = sample.angular_velocity.square()
-    self._squares += self.bins.sum(torch.where(awake.view(-1, 1, 1), squares, 0.0))
+    turning = sample.angular_velocity.flatten(1).square()
     before3, before2, before1 = self._heads
     now = sample.head_position
     jerk = (now - 3.0 * before1 + 3.0 * before2 - before3) / self._dt**3
     self._heads.copy_(torch.stack((before2, before1, now)))
     smooth = awake & (age >= 3)
-    return awake, smooth, torch.where(smooth, jerk.square().sum(1), 0.0)
+    jerk = torch.where(smooth, jerk.square().sum(1), 0.0)
+    return smooth, jerk, torch.where(awake.unsqueeze(1), turning, 0.0)
 
   def _drift(
     self, sample: Sample, age: torch.Tensor, awake: torch.Tensor
-  ) -> tuple[torch.Tensor, ...]:
+  ) -> torch.Tensor:
     """Way and time from the end of the warm-up to the end of the episode, when it ends."""
     planar = sample.base_position[:, :2]
     first = (age == self._warmup).unsqueeze(1)
@@ -220,7 +235,7 @@ class Motion:
     way = torch.where(awake.unsqueeze(1), way, 0.0)
     ended = (sample.fell | sample.timed_out).unsqueeze(1)
     self._open.copy_(torch.where(ended, 0.0, way))
-    return torch.where(ended, way, 0.0).unbind(1)
+    return torch.where(ended, way, 0.0)
 
   def _add_response(self, step: torch.Tensor, table: torch.Tensor) -> None:
     """Add a step [B, 9] of `_pending` to a table of bins [3 · 21, 3]."""

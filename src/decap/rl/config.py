@@ -37,6 +37,12 @@ class PolicyCfg:
   std_growth: float | None = None
   """σ stays below this multiple of its initial value. None: it may grow."""
 
+  def __post_init__(self) -> None:
+    if not self.hidden_dims or min(self.hidden_dims) < 1:
+      raise ValueError(
+        f"hidden_dims must be one or more widths above 0, not {self.hidden_dims}."
+      )
+
 
 @dataclass
 class FeasibilityCfg:
