@@ -3,7 +3,11 @@ PYTHON ?= python3
 VENV := .venv
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test check install clean
+.PHONY: paper demo test check install clean
+
+# The grid of results/paper.yaml; GPU hours, resumable.
+paper: install
+	$(VENV)/bin/decap sweep results/paper.yaml
 
 demo: install
 	$(VENV)/bin/decap demo

@@ -148,3 +148,38 @@ def test_series_6_gives_the_best_rewards():
   assert f"{best['reward']:.1f} at {best['samples'] / 1e6:.0f} M samples" in PAGE
   returns = [row["return_xy"] for row in rows]
   assert f"falls from {max(returns):.1f} to {returns[-1]:.1f}" in " ".join(PAGE.split())
+
+
+def test_series_7_gives_what_was_told_and_done():
+  text = re.split(r"^## \d\.", PAGE, flags=re.MULTILINE)[7]
+  table = re.findall(r"^\| `(\S+)` \((\d+) M\) \| (.*) \|$", text, re.MULTILINE)
+  file = ROOT / "results" / "lab-book" / "7-commands.csv"
+  runs: dict[str, dict[str, dict[str, str]]] = {}
+  for row in csv.DictReader(file.read_text().splitlines()):
+    runs.setdefault(row["run"], {})[row["command"]] = row
+  assert [name for name, *_ in table] == list(runs)
+  for name, samples, cells in table:
+    run, told = runs[name], runs[name]["random"]
+
+    def percent(*commands: str, run: dict = run) -> str:
+      shares = (round(100 * float(run[c]["followed"])) for c in commands)
+      return " / ".join(f"{share}" for share in shares)
+
+    def both(name: str, digits: int, told: dict = told) -> str:
+      return " / ".join(f"{float(told[f'mean_{name}_{g}']):.{digits}f}" for g in GROUPS)
+
+    rows = ("joint_acc_upper", "action_rate_lower", "joint_torque_lower")
+    ahead = run["f0.5"]
+    assert samples == f"{int(told['samples']) / 1e6:.0f}"
+    assert cells.split(" | ") == [
+      percent("random"),
+      percent("f0.3", "f0.5", "f0.7", "f1.0"),
+      percent("b0.5"),
+      percent("l0.3", "r0.3"),
+      percent("tl", "tr"),
+      f"{float(ahead['correlation']):.2f}",
+      both("action_rate", 2),
+      both("joint_acc", 1),
+      ", ".join(f"{100 * float(told[f'violation_{row}']):.1f}" for row in rows),
+      f"{float(ahead['ang_torso']):.2f} / {float(ahead['ang_right_wrist']):.2f}",
+    ], name

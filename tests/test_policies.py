@@ -67,3 +67,45 @@ def test_training_goes_on_from_it(path, tmp_path):
   )
   # Two updates away from where it started, and far from another initialisation.
   assert 0 < (new["mlp.0.weight"] - old["mlp.0.weight"]).abs().max() < 0.1
+
+
+def _measured(metrics: dict, name: str) -> float:
+  """What a bound is about, such as "followed/forward 0.5" or "above/upper/joint_acc"."""
+  kind, _, where = name.partition("/")
+  if kind == "above":
+    group, quantity = where.split("/")
+    return metrics["violations"][group][quantity]["any_joint"]["mean"]
+  if kind in ("action_rate", "joint_acc"):
+    return metrics["smoothness"][where][kind]["mean"]
+  part = metrics if where == "random" else metrics["commands"][where]
+  for section in ("tracking", "gait"):
+    if kind in part[section]:
+      part = part[section]
+  value = part[kind]
+  return value["mean"] if isinstance(value, dict) else value
+
+
+def _broken_bounds(folder: Path, metrics: dict) -> list[str]:
+  bounds = json.loads((folder / "bounds.json").read_text())
+  assert len(bounds) > 5
+  return [
+    f"{name}: {_measured(metrics, name):.4f} not in [{low}, {high}]"
+    for name, (low, high) in bounds.items()
+    if not low <= _measured(metrics, name) <= high
+  ]
+
+
+@pytest.mark.parametrize("path", POLICIES, ids=lambda path: path.name)
+def test_its_numbers_keep_its_bounds(path):
+  assert not _broken_bounds(
+    path, json.loads((path / "metrics.json").read_text())["metrics"]
+  )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", POLICIES, ids=lambda path: path.name)
+def test_another_full_evaluation_keeps_its_bounds(path, tmp_path):
+  arguments = ["evaluate", str(path), "--seed", "11", "--output", str(tmp_path)]
+  assert main([*arguments, "--trajectory", "0", "--device", "cpu"]) == 0
+  (file,) = tmp_path.rglob("metrics.json")
+  assert not _broken_bounds(path, json.loads(file.read_text())["metrics"])

@@ -1,5 +1,6 @@
 """The example of the README runs as it is printed."""
 
+import json
 import re
 from pathlib import Path
 
@@ -29,3 +30,41 @@ def test_the_readme_names_every_method_and_command():
     assert f"| `{name}` |" in text
   for name in COMMANDS:
     assert f"decap {name}" in text or f"make {name}" in text, name
+
+
+def test_the_table_of_the_readme_is_what_was_measured():
+  rows = re.findall(r"^\| (DeCap.*?|smoothness rewards) \| (\d.*) \|$", _text(), re.M)
+  names = {
+    "DeCap": "decap",
+    "DeCap, calm torso": "decap-calm-torso",
+    "smoothness rewards": "smoothness-rewards",
+  }
+  assert [label for label, _ in rows] == list(names)
+  for label, cells in rows:
+    path = README.parent / "policies" / f"g1-flat-{names[label]}" / "metrics.json"
+    metrics = json.loads(path.read_text())["metrics"]
+
+    def followed(command: str, kind: str = "followed", metrics: dict = metrics) -> str:
+      return f"{100 * metrics['commands'][command]['tracking'][kind]:.0f}"
+
+    arms, above = metrics["smoothness"]["upper"], metrics["violations"]
+    still = metrics["commands"]["forward 0.5"]["angular_velocity"]
+    expected = [
+      f"{100 * metrics['tracking']['followed']['mean']:.0f}",
+      " / ".join(followed(f"forward {v}") for v in (0.3, 0.5, 1.0)),
+      followed("backward 0.5"),
+      " / ".join(followed(f"{side} 0.3") for side in ("left", "right")),
+      " / ".join(
+        followed(f"turn {side} 0.2", "followed_yaw") for side in ("left", "right")
+      ),
+      f"{arms['action_rate']['mean']:.2f}",
+      f"{arms['joint_acc']['mean']:.1f}",
+      f"{still['right_wrist']['norm']:.2f} / {still['torso']['norm']:.2f}",
+      f"{100 * above['upper']['joint_acc']['any_joint']['mean']:.1f}",
+      f"{100 * above['lower']['joint_torque']['any_joint']['mean']:.1f}",
+    ]
+    assert cells.split(" | ") == expected, label
+
+
+def _text() -> str:
+  return README.read_text("utf-8")

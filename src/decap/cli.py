@@ -94,6 +94,7 @@ def parse(argv: Sequence[str]) -> tuple[ModuleType, argparse.Namespace]:
   if overrides and not getattr(module, "TAKES_OVERRIDES", False):
     raise UserError(f"'decap {name}' takes no '{overrides[0]}'.")
   options.overrides = overrides
+  options.argv = list(argv)
   return module, options
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from decap import provenance
-from decap.commands import checks, hints
+from decap.commands import checks, hints, processes
 from decap.commands.options import add_backend, add_device
 from decap.commands.terminal import quiet_libraries
 from decap.errors import UserError
@@ -65,6 +65,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
   add("--threads", type=int, metavar="N", help="of C MuJoCo (default: one per core)")
   add("--limits", metavar="FILE", help="YAML or JSON file with limits, by constraint")
   add("--blind", action="store_true", help="the actor does not see the gait's clock")
+  add("--gpus", type=int, metavar="N", help="train on N GPUs (or, on a CPU, processes)")
   add("--no-capture", action="store_true", help="no CUDA graphs on a GPU")
   add("--resume", metavar="RUN", help="continue a run folder or checkpoint")
   add("--init-from", metavar="RUN", help="start from the policy of a run or checkpoint")
@@ -87,6 +88,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
   """Check everything that can be checked early, then train."""
   device = checks.check_device(options.device)
+  if options.gpus is not None:
+    processes.check_devices(options.gpus, device)
+    return processes.launch(options.gpus, options.argv)
   checks.check_backend(options.backend, device)
   checks.check_num_envs(options.num_envs, device)
   checks.check_at_least("--iterations", options.iterations, 1)
@@ -103,16 +107,21 @@ def run(options: argparse.Namespace) -> int:
   )
   folder = run_folder(options.resume) if options.resume else None
   check_writable(folder or options.log_root)
-  with checks.explained_memory(device):
+  folder = folder or default_run_folder(options.log_root, spec, options.run_name)
+  with (
+    checks.explained_memory(device),
+    processes.joined(device, spec) as (device, share, threads),
+  ):
     result = train(
       spec,
+      share=share,
       device=device,
       backend=options.backend,
-      threads=options.threads or 0,
+      threads=options.threads or threads,
       logger=options.logger,
       use_graphs=not options.no_capture,
       verbose=options.verbose,
-      folder=folder or default_run_folder(options.log_root, spec, options.run_name),
+      folder=folder,
       resume=checkpoint,
     )
   return 0 if result.finished else INTERRUPTED
@@ -132,6 +141,7 @@ def train(
   spec: RunSpec,
   *,
   folder: Path,
+  share: RunSpec | None = None,
   device: str = "cpu",
   backend: str = "auto",
   threads: int = 0,
@@ -145,36 +155,49 @@ def train(
   """Train as described; `quiet` does not say what to do next, `verbose` shows tables.
 
   The run folder appears only when the configs are checked and the environment stands.
+  Of several processes each takes its `share` of the environments, and the first writes.
   """
+  writes = processes.is_first()
+  quiet = quiet or not writes
   with contextlib.ExitStack() as writer:
-    if resume:
+    if resume and writes:
       writer.enter_context(one_writer(folder))
+    if resume:
       resume = _readable(folder, resume)
     start = resume or (Path(spec.init_from) if spec.init_from else None)
-    env_cfg, agent_cfg = _checked_configs(spec, device, backend, start, bool(resume))
+    env_cfg, agent_cfg = _checked_configs(
+      share or spec, device, backend, start, bool(resume)
+    )
     env_cfg.num_threads = threads
     agent_cfg.logger = logger  # ty: ignore[invalid-assignment]
     probe = _probe(spec, env_cfg, device, backend)
     with contextlib.nullcontext() if verbose else quiet_libraries():
       env = make_env(env_cfg, device, backend)
     options = {"on_iteration": on_iteration, "use_graphs": use_graphs}
-    runner = _make_runner(env, agent_cfg, folder, spec, make_probe=probe, **options)
+    if not writes:
+      probe = None
+    runner = _make_runner(
+      env, agent_cfg, folder if writes else None, spec, make_probe=probe, **options
+    )
     if resume:
       runner.resume(resume)
+    elif start:
+      runner.init_from(start)
+    if writes and resume:
       write_spec(folder, spec)
-    else:
-      if start:
-        runner.init_from(start)
+    elif writes:
       create_run_folder(folder, spec, env_cfg, agent_cfg)
       writer.enter_context(one_writer(folder))
-    provenance.remember(folder, runner.info["policy"]["made_by"], runner.iteration)
-    print(
-      f"Training {spec.method} on {spec.task}, seed {spec.seed}: {folder}", flush=True
-    )
-    with _no_empty_folder(folder):
+    if writes:
+      provenance.remember(folder, runner.info["policy"]["made_by"], runner.iteration)
+      print(
+        f"Training {spec.method} on {spec.task}, seed {spec.seed}: {folder}", flush=True
+      )
+    with _no_empty_folder(folder) if writes else contextlib.nullcontext():
       finished = runner.learn()
     env.close()
-    _export(folder)
+    if writes:
+      _export(folder)
   if not quiet:
     _say_next(folder, finished, runner)
   return Trained(finished, {row.name: row.limit for row in env.constraint_manager.rows})
@@ -243,7 +266,7 @@ def _export(folder: Path) -> None:
 
 
 def _make_runner(
-  env, agent_cfg: AgentCfg, folder: Path, spec: RunSpec, **options: Any
+  env, agent_cfg: AgentCfg, folder: Path | None, spec: RunSpec, **options: Any
 ) -> Runner:
   """The runner of a method, with its config errors as sentences."""
   from decap.export import describe

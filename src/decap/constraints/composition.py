@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import torch
 
+from decap import collective
 from decap.constraints.groups import BodyGroupCfg, per_joint, resolve_groups
 from decap.constraints.termination import (
   TerminationCfg,
@@ -92,6 +93,8 @@ class Composition:
     self.row_limit = torch.tensor([r.limit for r in self.rows], device=device)  # [K]
     self.scale = self.new_scale()
     """Running violation scale c̄ of the limits."""
+    self.shared = False
+    """Whether c̄ is one for all processes that train together, which then all call."""
 
   # Properties.
 
@@ -148,6 +151,8 @@ class Composition:
     limit = self.limit if limit is None else limit
     scale = self.scale if scale is None else scale
     highest = largest_finite(q) if highest is None else highest
+    if self.shared:
+      highest = collective.maximum(highest)
     scale.update_largest(highest - limit)
     if limit.dim() == 2:
       q = q.unsqueeze(1)  # [B, 1, C]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
@@ -279,8 +278,6 @@ def build_algorithm(
   from decap.rl.ppo import PPO
   from decap.rl.storage import RolloutStorage
 
-  if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-    raise ValueError("decap trains on one device; multi-GPU runs are not supported.")
   if len(action_names) != num_actions:
     raise ValueError(f"{num_actions} actions, but {len(action_names)} action names.")
   classes = {"ppo": PPO, "lcp": LCP, "n-ipo": NIPO, "lagrangian": Lagrangian}

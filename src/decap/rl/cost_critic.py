@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from decap import collective
 from decap.rl.config import CostPpoCfg
 from decap.rl.modules import Models
 from decap.rl.ppo import PPO, Evaluation
@@ -51,11 +52,11 @@ def cost_gae(
   """
   next_values = torch.cat((values[1:], last_values.unsqueeze(0)))
   td = costs + gamma * (1.0 - dones) * next_values - values
-  level = td.mean(dim=(0, 1))
+  level = collective.mean(td.mean(dim=(0, 1)))
   _, advantages = survival_gae(
     costs - level, values, last_values, dones, torch.zeros_like(dones), gamma, lam
   )
-  advantages = advantages - advantages.mean(dim=(0, 1))
+  advantages = advantages - collective.mean(advantages.mean(dim=(0, 1)))
   return values + advantages, advantages
 
 
@@ -116,7 +117,7 @@ class CostPPO(PPO):
     )
     st.cost_returns.copy_(returns)
     st.cost_advantages.copy_(advantages)
-    self.cost_rates.copy_(st.costs.mean(dim=(0, 1)))
+    self.cost_rates.copy_(collective.mean(st.costs.mean(dim=(0, 1))))
     super().compute_returns(obs)
 
   def loss_weights(self) -> dict[str, float]:

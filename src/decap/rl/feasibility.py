@@ -15,6 +15,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
+from decap import collective
 from decap.constraints.average import average_in_place
 from decap.constraints.composition import Composition
 from decap.rl.config import FeasibilityCfg
@@ -45,7 +46,7 @@ class Feasibility:
       q = self.composition.join(quantities)  # [B, C]
       limit = self.annealed.update(q)
       delta = self.composition.probabilities(q, limit=limit, scale=self.scale).amax(1)
-    self.mean.lerp_(delta.mean(), self.gain)
+    self.mean.lerp_(collective.mean(delta.mean()), self.gain)
     self.gain.fill_(1.0 - self.cfg.decay)
     return delta / (self.mean / self.budget).clamp(min=1.0)
 
@@ -109,7 +110,7 @@ class AnnealedLimit:
     # Some hundred environments tell a quantile well enough, at a fraction of the cost.
     q = q[:: max(1, q.shape[0] // MAX_SAMPLES)]
     rank = max(1, math.ceil(self.cfg.quantile * q.shape[0]))
-    high = q.kthvalue(rank, dim=0).values  # [J]
+    high = collective.mean(q.kthvalue(rank, dim=0).values)  # [J]
     heard = high.abs() < torch.inf
     average_in_place(self.average, self.gain, high, heard, self.cfg.decay)
     return torch.maximum(self.limit, self.average * self.cfg.shrink)

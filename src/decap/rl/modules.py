@@ -13,6 +13,7 @@ from rsl_rl.modules import EmpiricalNormalization
 from rsl_rl.modules.distribution import GaussianDistribution
 from torch import Tensor, nn
 
+from decap import collective
 from decap.rl import gaussian
 from decap.rl.config import PolicyCfg
 
@@ -132,8 +133,12 @@ class FrozenNormalization(EmpiricalNormalization):
     x = x.reshape(-1, x.shape[-1])
     mean = x.mean(dim=0, keepdim=True)
     var = x.var(dim=0, unbiased=False, keepdim=True)
-    self.count.add_(x.shape[0])
-    rate = x.shape[0] / self.count
+    if collective.size() > 1:
+      own, mean = mean, collective.mean(mean)
+      var = collective.mean(var + (own - mean).square())
+    count = x.shape[0] * collective.size()
+    self.count.add_(count)
+    rate = count / self.count
     shift = mean - self._mean
     self._mean.add_(rate * shift)
     self._var.add_(rate * (var - self._var + shift * (mean - self._mean)))

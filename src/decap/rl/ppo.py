@@ -17,6 +17,7 @@ import rsl_rl.algorithms
 import torch
 from torch import Tensor, nn
 
+from decap import collective
 from decap.rl import gaussian
 from decap.rl.config import PpoCfg
 from decap.rl.feasibility import Feasibility
@@ -217,6 +218,7 @@ class PPO(rsl_rl.algorithms.PPO):
       kl = gaussian.kl_divergence(
         batch.mean, self._old_std, evaluation.mean, evaluation.std
       )  # [A]
+      kl = collective.mean(kl)
       self.adapt_learning_rate(kl.sum())
     losses = self.losses(batch, evaluation)
     terms = torch.stack([losses[name] for name in self._loss_names])
@@ -224,6 +226,9 @@ class PPO(rsl_rl.algorithms.PPO):
     # a recorded update live in the recording's own memory.
     self.optimizer.zero_grad()
     (terms * self._loss_weights).sum().backward()
+    collective.average_gradients(
+      p for net in self.networks.values() for p in net.parameters()
+    )
     for net in self.networks.values():
       nn.utils.clip_grad_norm_(net.parameters(), self.max_grad_norm)
     self.optimizer.step()

@@ -12,6 +12,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from decap import collective
+
 ITERATIONS = 20
 """Iterations over which achievements are averaged."""
 FALL_STEPS = 1000.0
@@ -49,7 +51,7 @@ class Progress:
     """Average what was heard since the last call."""
     self.iterations.add_(1.0)
     gain = self.iterations.reciprocal().clamp(min=1.0 / ITERATIONS)
-    self.average.lerp_(self.sums, gain)
+    self.average.lerp_(collective.total(self.sums), gain)
     self.sums.zero_()
     achieved = self.achieved
     # Robots that fall forward follow a command, too.

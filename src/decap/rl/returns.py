@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
+
+from decap import collective
 
 
 def survival_gae(
@@ -38,6 +42,12 @@ def survival_gae(
 
 def standardise(advantages: Tensor, dims: tuple[int, ...] = (0, 1)) -> Tensor:
   """Zero mean and unit deviation over `dims`, as PPO wants its advantages."""
-  mean = advantages.mean(dim=dims, keepdim=True)
-  std = advantages.std(dim=dims, keepdim=True)
-  return (advantages - mean) / (std + 1e-8)
+  mean = collective.mean(advantages.mean(dim=dims, keepdim=True))
+  centred = advantages - mean
+  if collective.size() == 1:
+    std = advantages.std(dim=dims, keepdim=True)
+  else:
+    count = collective.size() * math.prod(advantages.shape[dim] for dim in dims)
+    squares = collective.total(centred.square().sum(dim=dims, keepdim=True))
+    std = (squares / (count - 1)).sqrt()
+  return centred / (std + 1e-8)

@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from decap import collective
 from decap.errors import UserError
 from decap.rl import capture, checkpoint, checkpoint_files, divergence
 from decap.rl.config import AgentCfg, build_algorithm
@@ -90,7 +91,8 @@ class Runner:
     ]
     # The environment's construction draws numbers too; seed again, so that a run does
     # not depend on how many.
-    obs, _ = env.reset(seed=cfg.seed)
+    # Processes that train together share networks, and differ in all that is random.
+    obs, _ = env.reset(seed=cfg.seed + collective.rank())
     self.obs = {name: value.clone() for name, value in obs.items()}
     self.alg = build_algorithm(
       cfg,
@@ -106,6 +108,9 @@ class Runner:
       feasibility=_feasibility(env, cfg),
     )
     self.alg.train_mode()
+    env.constraint_manager.composition.shared = True
+    for net in self.alg.networks.values():
+      collective.share((*net.parameters(), *net.buffers()))
 
   # Training.
 
@@ -133,7 +138,7 @@ class Runner:
         log = self.iterate(watch)
         self.iteration += 1
         done = self.iteration - first
-        steps = self.env.num_envs * self.cfg.num_steps_per_env
+        steps = self.env.num_envs * self.cfg.num_steps_per_env * collective.size()
         seconds = log["Perf/collection_time"] + log["Perf/learning_time"]
         log["Perf/total_fps"] = steps / seconds
         left_s = watch.left(done, total - self.iteration)
@@ -145,6 +150,7 @@ class Runner:
           display.message(warning)
         if self._on_iteration and self._on_iteration(self.iteration, log):
           self._stop = True
+        self._agree_to_stop()
         self._save_if_due(ended=self._stop or self.iteration == total)
     return self.iteration >= total
 
@@ -250,6 +256,7 @@ class Runner:
       "device": self.device,
       "infeasible": self.warnings.infeasible,
       "watcher": self.watcher.state_dict(),
+      "processes": collective.size(),
       **self.info,
     }
 
@@ -269,10 +276,11 @@ class Runner:
     checkpoint.require_continuable(state, path)
     try:
       self.alg.load_state_dict(state)
-      self.env.load_state_dict(state["env"])
-      for name, value in self.obs.items():
-        value.copy_(state["obs"][name])
-      self._age.copy_(state["age"])
+      if collective.size() == state.get("processes", 1) == 1:
+        self._resume_env(state)
+      else:
+        # A checkpoint holds the environments of the first process only.
+        self.spread_episodes()
     except (KeyError, ValueError, RuntimeError) as error:
       raise UserError(
         f"{path} does not fit this run: {str(error).splitlines()[0]}."
@@ -280,6 +288,12 @@ class Runner:
     self.iteration = state["iter"]
     self.warnings.infeasible = dict(state["infeasible"])
     self.watcher.load_state_dict(state.get("watcher", {}))
+
+  def _resume_env(self, state: dict[str, Any]) -> None:
+    self.env.load_state_dict(state["env"])
+    for name, value in self.obs.items():
+      value.copy_(state["obs"][name])
+    self._age.copy_(state["age"])
     checkpoint.set_rng_state(state["rng"])
 
   def init_from(self, path: Path) -> None:
@@ -306,6 +320,12 @@ class Runner:
     late = time.monotonic() - self._saved_at > self.cfg.save_every_s
     if ended or late or self.iteration % self.cfg.save_interval == 0:
       self.save()
+
+  def _agree_to_stop(self) -> None:
+    """A signal reaches processes at different iterations; they end at the same."""
+    if collective.size() > 1:
+      stop = torch.tensor(float(self._stop), device=self.device)
+      self._stop = bool(collective.maximum(stop))
 
   def _costs(self, costs: torch.Tensor) -> torch.Tensor:
     """Costs as the algorithm sees them. # [B, rows] -> [B, K]"""
