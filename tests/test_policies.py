@@ -79,7 +79,7 @@ def _measured(metrics: dict, name: str) -> float:
     return metrics["smoothness"][where][kind]["mean"]
   part = metrics if where == "random" else metrics["commands"][where]
   for section in ("tracking", "gait"):
-    if kind in part[section]:
+    if kind in part.get(section, {}):
       part = part[section]
   value = part[kind]
   return value["mean"] if isinstance(value, dict) else value

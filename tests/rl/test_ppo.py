@@ -307,12 +307,6 @@ def test_recurrent_networks_are_refused(agent):
     PPO(Models(alg.actor, alg.critic, None), alg.storage, PpoCfg(), "cpu")
 
 
-def test_several_processes_are_refused(agent, monkeypatch):
-  monkeypatch.setenv("WORLD_SIZE", "2")
-  with pytest.raises(ValueError, match="multi-GPU runs are not supported"):
-    agent.build()
-
-
 def test_more_mini_batches_than_samples_are_refused(agent):
   with pytest.raises(ValueError, match="96 samples per iteration are too few"):
     agent.build(PpoCfg(num_mini_batches=97))
