@@ -53,7 +53,7 @@ def test_a_run_folder_has_all_its_parts(run):
 def test_a_run_and_its_bundle_remember_what_made_them(run):
   history = (run / "params" / "history.jsonl").read_text().splitlines()
   first = json.loads(history[0])
-  assert first["iteration"] == 0 and first["command"].startswith("decap ")
+  assert first["iteration"] == 0 and first["command"].startswith("decap")
   info = json.loads((run / "policy" / "policy.json").read_text())
   made = info["made_by"]
   assert made == {k: v for k, v in first.items() if k != "iteration"}
