@@ -108,8 +108,7 @@ def test_a_failed_evaluation_leaves_training_as_it_was():
   expected = torch.rand(2)
   actor = nn.Linear(1, 1).train()
   torch.manual_seed(1)
-  with pytest.raises(ValueError, match="broken"):
-    Watcher(lambda: fail, 1)(1, actor)
+  assert Watcher(lambda: fail, 1)(1, actor) == {}
   assert torch.equal(torch.rand(2), expected) and actor.training
 
 
@@ -127,3 +126,14 @@ def test_what_evaluates_is_built_once_when_it_is_needed(clock):
     watcher(i, nn.Linear(1, 1))
     assert len(built) == (i >= 10)
   assert watcher.latest["Perf/evaluation_time"] == 0.0
+
+
+def test_a_look_that_fails_does_not_end_the_training(capsys):
+  def fail(act):
+    raise RuntimeError("no graph today\nand more")
+
+  actor = torch.nn.Linear(2, 2)
+  watcher = Watcher(lambda: fail, 1)
+  assert watcher(1, actor) == {} and watcher(2, actor) == {}
+  assert capsys.readouterr().out.count("not looked at any more: no graph today\n") == 1
+  assert actor.training and watcher.best_score is None

@@ -54,6 +54,12 @@ class Watcher:
       start = time.monotonic()
       with torch.no_grad():
         measured = self._evaluate(actor)
+    except Exception as error:
+      # A look that fails must not end the training that it looks at.
+      self._make = None
+      reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+      print(f"Warning: the policy is not looked at any more: {reason}", flush=True)
+      return {}
     finally:
       actor.train(training)
       checkpoint.set_rng_state(rng)
