@@ -24,6 +24,7 @@ import torch
 from torch import Tensor
 
 from decap import constraints as core
+from decap.rl.build import build_algorithm
 from decap.rl.config import (
   AgentCfg,
   FeasibilityCfg,
@@ -31,7 +32,6 @@ from decap.rl.config import (
   NIpoCfg,
   PolicyCfg,
   PpoCfg,
-  build_algorithm,
 )
 from decap.rl.feasibility import Feasibility
 

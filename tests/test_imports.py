@@ -78,6 +78,11 @@ def test_parts_do_not_go_in_circles():
         assert order.index(other) < order.index(part), (part, other)
 
 
+def test_files_stay_readable():
+  long = {f.name: n for f in FILES if (n := f.read_text("utf-8").count("\n")) > 400}
+  assert not long
+
+
 def test_deployment_takes_only_motors_of_robots():
   motors = re.compile(r"decap\.robots(\.\w+_motors)?")
   for file in (SOURCE / "deploy").rglob("*.py"):

@@ -12,13 +12,13 @@ from torch import distributed as dist
 
 from decap.constraints import BodyGroupCfg
 from decap.constraints.composition import Composition
+from decap.rl.build import build_algorithm
 from decap.rl.config import (
   AgentCfg,
   FeasibilityCfg,
   LagrangianCfg,
   PolicyCfg,
   PpoCfg,
-  build_algorithm,
 )
 from decap.rl.feasibility import Feasibility
 

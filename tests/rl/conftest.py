@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from decap.rl.config import AgentCfg, PolicyCfg, PpoCfg, build_algorithm
+from decap.rl.build import build_algorithm
+from decap.rl.config import AgentCfg, PolicyCfg, PpoCfg
 from decap.rl.ppo import PPO
 
 # Networks this small are slower on several threads.

@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from decap.rl.config import AgentCfg, LagrangianCfg, NIpoCfg, PolicyCfg, build_algorithm
+from decap.rl.build import build_algorithm
+from decap.rl.config import AgentCfg, LagrangianCfg, NIpoCfg, PolicyCfg
 from decap.rl.cost_critic import cost_gae, endless_costs
 from decap.rl.returns import standardise
 

@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from decap.rl.config import AgentCfg, LagrangianCfg, PolicyCfg, PpoCfg, build_algorithm
+from decap.rl.build import build_algorithm
+from decap.rl.config import AgentCfg, LagrangianCfg, PolicyCfg, PpoCfg
 from decap.rl.lagrangian import lagrangian_advantages
 
 

@@ -17,7 +17,7 @@ from decap.commands.train import make_env
 from decap.errors import UserError
 from decap.methods import METHODS, get_method
 from decap.rl import capture, checkpoint_files, warnings, watching
-from decap.rl import runner as runner_module
+from decap.rl.build import cost_columns
 from decap.rl.runner import Runner
 from decap.runs import RunSpec, build_configs
 
@@ -332,7 +332,7 @@ def test_a_quantitys_cost_is_that_of_any_of_its_groups():
 
 
 def test_costs_are_merged_by_quantity():
-  columns = runner_module._cost_columns(("rate/upper", "rate/lower", "tilt"), "terms")
+  columns = cost_columns(("rate/upper", "rate/lower", "tilt"), "terms")
   assert columns == {"rate": [0, 1], "tilt": [2]}
-  columns = runner_module._cost_columns(("rate/upper", "rate/lower", "tilt"), "rows")
+  columns = cost_columns(("rate/upper", "rate/lower", "tilt"), "rows")
   assert columns == {"rate/upper": [0], "rate/lower": [1], "tilt": [2]}

@@ -36,7 +36,7 @@ from decap.runs import (
 from decap.tasks import TASKS
 
 if TYPE_CHECKING:
-  from decap.envs.constrained_env import ConstrainedEnvCfg
+  from decap.envs.constrained_env import ConstrainedEnv, ConstrainedEnvCfg
   from decap.evaluation.probe import Probe
   from decap.rl.config import AgentCfg
   from decap.rl.runner import OnIteration, Runner
@@ -266,7 +266,11 @@ def _export(folder: Path) -> None:
 
 
 def _make_runner(
-  env, agent_cfg: AgentCfg, folder: Path | None, spec: RunSpec, **options: Any
+  env: ConstrainedEnv,
+  agent_cfg: AgentCfg,
+  folder: Path | None,
+  spec: RunSpec,
+  **options: Any,
 ) -> Runner:
   """The runner of a method, with its config errors as sentences."""
   from decap.export import describe
@@ -301,11 +305,11 @@ def _no_empty_folder(folder: Path) -> Iterator[None]:
 
 
 def make_env(
-  env_cfg,
+  env_cfg: ConstrainedEnvCfg,
   device: str,
   backend: str = "auto",
   render_mode: str | None = None,
-):
+) -> ConstrainedEnv:
   """Build the environment, with its config errors as sentences."""
   import torch
   from mjlab.utils.torch import configure_torch_backends
@@ -317,7 +321,7 @@ def make_env(
     # The engine has its own threads; torch's would only fight with them, and a fixed
     # number keeps results independent of the machine.
     torch.set_num_threads(1)
-  env_cfg.backend = backend
+  env_cfg.backend = backend  # ty: ignore[invalid-assignment]
   try:
     return ConstrainedEnv(env_cfg, device, render_mode)
   except ValueError as error:

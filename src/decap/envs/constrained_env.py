@@ -231,6 +231,12 @@ class ConstrainedEnv(ManagerBasedRlEnv):
     if self._masked_reset.host_curricula():
       self.reward_manager.load_weights()
 
+  def set_step_count(self, steps: int) -> None:
+    """Correct the counters; replays of a CUDA graph do not run the Python that counts."""
+    missing = (steps - self.common_step_counter) * self.cfg.decimation
+    mjlab_private.set_substeps_done(self, mjlab_private.substeps_done(self) + missing)
+    self.common_step_counter = steps
+
   def mirrors(self) -> dict[str, torch.Tensor]:
     """Mirrors of observation groups and "actions"; see `decap.envs.mirror`."""
     return mirror.mirrors(self)

@@ -64,7 +64,7 @@ class Graphs:
     """All steps of one iteration."""
     runner, env = self._runner, self._runner.env
     steps = runner.cfg.num_steps_per_env
-    counters = env.common_step_counter, env._sim_step_counter
+    before = env.common_step_counter
     if self._warm and self.step is None:
       assert self._stream is not None
       self.step = Captured(runner.rollout_step, self._stream)
@@ -72,8 +72,7 @@ class Graphs:
     for _ in range(steps):
       step()
     # Replays do not run the Python that counts.
-    env.common_step_counter = counters[0] + steps
-    env._sim_step_counter = counters[1] + steps * env.cfg.decimation
+    env.set_step_count(before + steps)
 
   def learn(self) -> None:
     """The update of one iteration."""

@@ -3,15 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
-
-if TYPE_CHECKING:
-  from torch import Tensor
-
-  from decap.rl.feasibility import Feasibility
-  from decap.rl.ppo import PPO
+from typing import Literal
 
 
 @dataclass
@@ -248,62 +241,6 @@ class AgentCfg:
     _require_at_least(self, 1, "keep_checkpoints")
     _require_at_least(self, 0, "eval_interval")
     _require_above(self, 0, "save_every_s")
-
-
-def build_algorithm(
-  agent_cfg: AgentCfg,
-  obs: Mapping[str, Tensor],
-  num_actions: int,
-  action_names: Sequence[str],
-  cost_names: Sequence[str],
-  num_envs: int,
-  device: str,
-  action_groups: Mapping[str, Sequence[int]] | None = None,
-  mirrors: Mapping[str, Tensor] | None = None,
-  progress_names: Sequence[str] = (),
-  feasibility: Feasibility | None = None,
-) -> PPO:
-  """Build networks, storage and algorithm for an environment.
-
-  `obs` needs the group "actor"; without a group "critic" the critics see the actor's.
-  `action_groups` names sets of action indices whose KL and noise are logged apart.
-  `mirrors` of observation groups and "actions" are for symmetric policies.
-  `progress_names` name what the environment reports of the task's achievements.
-  """
-  # Here, not above: torch takes seconds to import.
-  from decap.rl.lagrangian import Lagrangian
-  from decap.rl.lcp import LCP
-  from decap.rl.modules import build_models
-  from decap.rl.n_ipo import NIPO
-  from decap.rl.ppo import PPO
-  from decap.rl.storage import RolloutStorage
-
-  if len(action_names) != num_actions:
-    raise ValueError(f"{num_actions} actions, but {len(action_names)} action names.")
-  classes = {"ppo": PPO, "lcp": LCP, "n-ipo": NIPO, "lagrangian": Lagrangian}
-  cfg = agent_cfg.algorithm
-  if cfg.class_name not in classes:
-    raise ValueError(f"Unknown algorithm {cfg.class_name!r}; one of {list(classes)}.")
-  if isinstance(cfg, CostPpoCfg) and not cost_names:
-    raise ValueError(f"Algorithm {cfg.class_name!r} needs at least one constraint.")
-  num_costs = len(cost_names) if isinstance(cfg, CostPpoCfg) else 0
-  if cfg.mirror_loss_coef and mirrors is None:
-    raise ValueError("A mirror loss needs to know the environment's mirror image.")
-  models = build_models(agent_cfg.policy, obs, action_names, num_costs)
-  storage = RolloutStorage(
-    agent_cfg.num_steps_per_env, num_envs, obs, num_actions, num_costs, device
-  )
-  return classes[cfg.class_name](
-    models,
-    storage,
-    cfg,
-    device,
-    cost_names=cost_names,
-    action_groups=action_groups,
-    progress_names=progress_names,
-    feasibility=feasibility,
-    mirrors=mirrors if cfg.mirror_loss_coef else None,
-  )
 
 
 def _require_finite(cfg: object) -> None:

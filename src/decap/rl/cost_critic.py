@@ -14,8 +14,9 @@ from torch import Tensor
 
 from decap import collective
 from decap.rl.config import CostPpoCfg
+from decap.rl.losses import Evaluation
 from decap.rl.modules import Models
-from decap.rl.ppo import PPO, Evaluation
+from decap.rl.ppo import PPO
 from decap.rl.returns import survival_gae
 from decap.rl.storage import Batch, RolloutStorage
 

@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 from decap.rl.config import LcpCfg
-from decap.rl.ppo import PPO, Evaluation
+from decap.rl.losses import Evaluation
+from decap.rl.ppo import PPO
 from decap.rl.storage import Batch
 
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from decap.rl.config import NIpoCfg
 from decap.rl.cost_critic import CostPPO
-from decap.rl.ppo import Evaluation
+from decap.rl.losses import Evaluation
 from decap.rl.storage import Batch
 
 

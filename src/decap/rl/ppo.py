@@ -9,7 +9,6 @@ update can be recorded once and replayed.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
@@ -18,29 +17,15 @@ import torch
 from torch import Tensor, nn
 
 from decap import collective
-from decap.rl import gaussian
+from decap.rl import gaussian, losses, optimizer, schedules
 from decap.rl.config import PpoCfg
 from decap.rl.feasibility import Feasibility
+from decap.rl.losses import Evaluation
 from decap.rl.modules import Model, Models
 from decap.rl.progress import Progress
 from decap.rl.returns import standardise, survival_gae
 from decap.rl.storage import Batch, RolloutStorage
-
-LEARNING_RATE_RANGE = (1e-5, 1e-2)
-"""Bounds of rsl_rl's adaptive learning rate."""
-
-
-@dataclass
-class Evaluation:
-  """What the current networks say about a mini-batch."""
-
-  policy_input: Tensor  # [N, D], normalised actor observation
-  log_prob: Tensor  # [N], of the stored actions
-  ratio: Tensor  # [N], to the policy that acted
-  entropy: Tensor  # [], the same for all
-  mean: Tensor  # [N, A]
-  std: Tensor  # [A]
-  values: Tensor  # [N]
+from decap.rl.unsupported import refuse_unsupported
 
 
 class PPO(rsl_rl.algorithms.PPO):
@@ -49,6 +34,7 @@ class PPO(rsl_rl.algorithms.PPO):
   actor: Model
   critic: Model
   storage: RolloutStorage
+  learning_rate: Tensor
 
   def __init__(
     self,
@@ -63,7 +49,7 @@ class PPO(rsl_rl.algorithms.PPO):
     mirrors: Mapping[str, Tensor] | None = None,
     **unsupported: Any,
   ) -> None:
-    _refuse(models, storage, cfg, unsupported)
+    refuse_unsupported(models, storage, cfg, unsupported)
     super().__init__(
       models.actor,
       models.critic,
@@ -87,13 +73,8 @@ class PPO(rsl_rl.algorithms.PPO):
     if models.cost_critic is not None:
       self.networks["cost_critic"] = models.cost_critic.to(device)
     self.learning_rate = torch.tensor(cfg.learning_rate, device=device)
-    self.optimizer = torch.optim.Adam(
-      chain.from_iterable(net.parameters() for net in self.networks.values()),
-      lr=self.learning_rate,
-      # Fused also on a CPU: the other implementations read the step count back.
-      fused=True,
-      capturable=torch.device(device).type == "cuda",
-    )
+    parameters = chain.from_iterable(net.parameters() for net in self.networks.values())
+    self.optimizer = optimizer.make_adam(parameters, self.learning_rate)
     self.action_groups = {
       name: torch.tensor(list(ids), device=device)
       for name, ids in (action_groups or {}).items()
@@ -220,8 +201,8 @@ class PPO(rsl_rl.algorithms.PPO):
       )  # [A]
       kl = collective.mean(kl)
       self.adapt_learning_rate(kl.sum())
-    losses = self.losses(batch, evaluation)
-    terms = torch.stack([losses[name] for name in self._loss_names])
+    by_name = self.losses(batch, evaluation)
+    terms = torch.stack([by_name[name] for name in self._loss_names])
     # Freed, so that backward writes gradients instead of adding them to zeros; those of
     # a recorded update live in the recording's own memory.
     self.optimizer.zero_grad()
@@ -257,12 +238,9 @@ class PPO(rsl_rl.algorithms.PPO):
     if self.feasibility is not None:
       self.feasibility.between_iterations(self.progress)
     self._weigh()
-    cfg = self.cfg
-    if cfg.schedule == "fixed":
-      late = max(0.0, 2.0 * share - 1.0)
-      self.learning_rate.fill_(
-        cfg.learning_rate * (1.0 - late * (1.0 - cfg.rate_final))
-      )
+    if self.cfg.schedule == "fixed":
+      rate = schedules.fixed_rate(self.cfg.learning_rate, self.cfg.rate_final, share)
+      self.learning_rate.fill_(rate)
 
   # Hooks.
 
@@ -304,18 +282,11 @@ class PPO(rsl_rl.algorithms.PPO):
 
   def losses(self, batch: Batch, evaluation: Evaluation) -> dict[str, Tensor]:
     """Terms of the loss by name."""
-    ratio = evaluation.ratio
-    clipped = ratio.clamp(1.0 - self.clip_param, 1.0 + self.clip_param)
-    surrogate = torch.min(batch.advantages * ratio, batch.advantages * clipped)
-    value_loss = (evaluation.values - batch.returns).square()
-    if self.use_clipped_value_loss:
-      change = evaluation.values - batch.values
-      change = change.clamp(-self.clip_param, self.clip_param)
-      clipped_loss = (batch.values + change - batch.returns).square()
-      value_loss = torch.max(value_loss, clipped_loss)
+    clip = self.clip_param
+    old_values = batch.values if self.use_clipped_value_loss else None
     out = {
-      "surrogate": -surrogate.mean(),
-      "value": value_loss.mean(),
+      "surrogate": losses.surrogate(batch.advantages, evaluation.ratio, clip),
+      "value": losses.value(evaluation.values, batch.returns, clip, old_values),
       "entropy": evaluation.entropy,
     }
     if self.mirrors:
@@ -326,8 +297,7 @@ class PPO(rsl_rl.algorithms.PPO):
     """How far the policy is from its own mirror image, in squared σ per action. # []"""
     seen = batch.inputs["mirror"]
     mean, std = self.actor.gaussian.moments(self.actor.mlp(seen))
-    distance = (mean - evaluation.mean @ self.mirrors["actions"]) / std.detach()
-    return distance.square().mean()
+    return losses.mirror(mean, evaluation.mean @ self.mirrors["actions"], std)
 
   def metrics(self) -> dict[str, Tensor]:
     """Means over the update's mini-batches, and the state that they led to."""
@@ -391,12 +361,8 @@ class PPO(rsl_rl.algorithms.PPO):
     """rsl_rl's rule: slower above twice the desired KL, faster below half of it."""
     if self.schedule == "fixed":
       return
-    rate, (lowest, highest) = self.learning_rate, LEARNING_RATE_RANGE
-    slower = (rate / 1.5).clamp_min(lowest)
-    faster = (rate * 1.5).clamp_max(highest)
-    small = (kl < self.desired_kl / 2.0) & (kl > 0.0)
-    rate.copy_(
-      torch.where(kl > self.desired_kl * 2.0, slower, torch.where(small, faster, rate))
+    self.learning_rate.copy_(
+      schedules.adaptive_rate(self.learning_rate, kl, self.desired_kl)
     )
 
   def state_dict(self) -> dict[str, Any]:
@@ -410,14 +376,7 @@ class PPO(rsl_rl.algorithms.PPO):
     """Restore `state_dict`; before anything is recorded, since Adam's state moves."""
     self.actor.load_state_dict(state["actor_state_dict"])
     self.critic.load_state_dict(state["critic_state_dict"])
-    flags = {
-      key: self.optimizer.param_groups[0][key] for key in ("capturable", "fused")
-    }
-    self.optimizer.load_state_dict(state["optimizer_state_dict"])
-    group = self.optimizer.param_groups[0]
-    self.learning_rate.copy_(torch.as_tensor(group["lr"]))
-    # The rate must stay the tensor that is adapted, and the flags this device's.
-    group.update(flags, lr=self.learning_rate)
+    optimizer.restore(self.optimizer, self.learning_rate, state["optimizer_state_dict"])
     self.progress.load_state_dict(state["progress"])
     self._weigh()
     if self.feasibility is not None:
@@ -433,27 +392,3 @@ class PPO(rsl_rl.algorithms.PPO):
       raise ValueError("decap loads whole checkpoints; load_cfg must be None.")
     self.load_state_dict(loaded_dict)
     return True
-
-
-def _refuse(
-  models: Models, storage: RolloutStorage, cfg: PpoCfg, unsupported: Mapping[str, Any]
-) -> None:
-  """Raise for what rsl_rl's PPO can do and this one cannot."""
-  features = {
-    "rnd_cfg": "Random network distillation",
-    "symmetry_cfg": "Symmetry augmentation",
-    "multi_gpu_cfg": "Multi-GPU training",
-  }
-  for name, value in unsupported.items():
-    if name not in features:
-      raise TypeError(f"PPO has no option {name!r}.")
-    if value is not None:
-      raise ValueError(f"{features[name]} is not supported by decap's PPO.")
-  if models.actor.is_recurrent or models.critic.is_recurrent:
-    raise ValueError("Recurrent policies are not supported by decap's PPO.")
-  samples = storage.num_steps * storage.num_envs
-  if samples < cfg.num_mini_batches:
-    raise ValueError(
-      f"{samples} samples per iteration are too few for {cfg.num_mini_batches} "
-      "mini-batches."
-    )

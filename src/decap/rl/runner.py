@@ -18,10 +18,11 @@ import torch
 from decap import collective
 from decap.errors import UserError
 from decap.rl import capture, checkpoint, checkpoint_files, divergence
-from decap.rl.config import AgentCfg, build_algorithm
+from decap.rl.build import algorithm_for, cost_columns
+from decap.rl.config import AgentCfg
 from decap.rl.curves import Curves
 from decap.rl.display import Progress, Stopwatch, make_display
-from decap.rl.feasibility import Feasibility
+from decap.rl.environment import Environment
 from decap.rl.interrupts import Interrupts
 from decap.rl.warnings import Warnings
 from decap.rl.watching import Evaluate, Watcher
@@ -38,7 +39,7 @@ class Runner:
   """Trains one agent in one environment.
 
   Args:
-    env: A ConstrainedEnv, or anything with its interface.
+    env: What learns to move; usually a ConstrainedEnv.
     cfg: The agent.
     run_dir: Where checkpoints and events go; None writes nothing.
     info: Plain data to keep in every checkpoint, such as the run's description.
@@ -51,7 +52,7 @@ class Runner:
 
   def __init__(
     self,
-    env: Any,
+    env: Environment,
     cfg: AgentCfg,
     run_dir: Path | None = None,
     *,
@@ -84,29 +85,14 @@ class Runner:
     self.graphs: capture.Graphs | None = None
     if use_graphs and self._can_capture():
       self.graphs = capture.Graphs(self)
-    self._cost_columns = _cost_columns(env.constraint_manager.cost_names, costs)
-    self._cost_index = [
-      torch.tensor(columns, device=self.device)
-      for columns in self._cost_columns.values()
-    ]
+    columns = cost_columns(env.constraint_manager.cost_names, costs)
+    self._cost_index = [torch.tensor(c, device=self.device) for c in columns.values()]
     # The environment's construction draws numbers too; seed again, so that a run does
     # not depend on how many.
     # Processes that train together share networks, and differ in all that is random.
     obs, _ = env.reset(seed=cfg.seed + collective.rank())
     self.obs = {name: value.clone() for name, value in obs.items()}
-    self.alg = build_algorithm(
-      cfg,
-      self.obs,
-      env.action_manager.total_action_dim,
-      action_names(env),
-      tuple(self._cost_columns),
-      env.num_envs,
-      self.device,
-      action_groups=_action_groups(env),
-      mirrors=env.mirrors() if cfg.algorithm.mirror_loss_coef else None,
-      progress_names=env.progress_names,
-      feasibility=_feasibility(env, cfg),
-    )
+    self.alg = algorithm_for(env, cfg, self.obs, tuple(columns))
     self.alg.train_mode()
     env.constraint_manager.composition.shared = True
     for net in self.alg.networks.values():
@@ -378,33 +364,3 @@ class Runner:
       display.message("Stopping after this iteration; Ctrl-C again quits at once.")
 
     return Interrupts(stop)
-
-
-def action_names(env: Any) -> tuple[str, ...]:
-  """Joint that each action moves, in the order of the action vector."""
-  terms = env.action_manager.active_terms
-  return tuple(
-    name for term in terms for name in env.action_manager.get_term(term).target_names
-  )
-
-
-def _action_groups(env: Any) -> dict[str, list[int]]:
-  """Body group → indices of the actions that move its joints."""
-  from decap.constraints.groups import resolve_groups
-
-  groups = env.constraint_manager.groups
-  return resolve_groups(groups, action_names(env)) if groups else {}
-
-
-def _feasibility(env: Any, cfg: AgentCfg) -> Feasibility | None:
-  aid = cfg.algorithm.feasibility
-  return None if aid is None else Feasibility(aid, env.constraint_manager.composition)
-
-
-def _cost_columns(rows: tuple[str, ...], costs: str) -> dict[str, list[int]]:
-  """Cost name → columns of the environment's costs whose maximum it is."""
-  columns: dict[str, list[int]] = {}
-  for index, row in enumerate(rows):
-    name = row.split("/")[0] if costs == "terms" else row
-    columns.setdefault(name, []).append(index)
-  return columns

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import torch
 
 from decap.rl.display import violations
+from decap.rl.environment import Constraints
 
 INFEASIBLE_AFTER = 50
 """Iterations in a row at which a limit is violated at every step before we say so."""
@@ -16,13 +16,9 @@ QUANTILES = (0.05, 0.5, 0.95)
 
 
 class Warnings:
-  """Limits that nobody meets, and physics that breaks or overflows.
+  """Limits that nobody meets, and physics that breaks or overflows."""
 
-  Args:
-    constraints: A ConstraintManager, or anything with its `rows` and `cost_names`.
-  """
-
-  def __init__(self, constraints: Any):
+  def __init__(self, constraints: Constraints):
     self._constraints = constraints
     self.infeasible: dict[str, int] = {}
     """Row → iterations in a row without a step below its limit."""

@@ -1,0 +1,109 @@
+"""From configs to an algorithm: networks, storage, and what an environment tells."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from torch import Tensor
+
+from decap.constraints.groups import resolve_groups
+from decap.rl.config import AgentCfg, CostPpoCfg
+from decap.rl.environment import Environment
+from decap.rl.feasibility import Feasibility
+from decap.rl.lagrangian import Lagrangian
+from decap.rl.lcp import LCP
+from decap.rl.modules import build_models
+from decap.rl.n_ipo import NIPO
+from decap.rl.ppo import PPO
+from decap.rl.storage import RolloutStorage
+
+ALGORITHMS = {"ppo": PPO, "lcp": LCP, "n-ipo": NIPO, "lagrangian": Lagrangian}
+"""Classes by the `class_name` of their configs."""
+
+
+def algorithm_for(
+  env: Environment, cfg: AgentCfg, obs: Mapping[str, Tensor], cost_names: Sequence[str]
+) -> PPO:
+  """The algorithm of an agent, fitted to an environment and its observations."""
+  constraints, aid = env.constraint_manager, cfg.algorithm.feasibility
+  names = action_names(env)
+  groups = constraints.groups
+  return build_algorithm(
+    cfg,
+    obs,
+    env.action_manager.total_action_dim,
+    names,
+    cost_names,
+    env.num_envs,
+    str(env.device),
+    action_groups=resolve_groups(groups, names) if groups else {},
+    mirrors=env.mirrors() if cfg.algorithm.mirror_loss_coef else None,
+    progress_names=env.progress_names,
+    feasibility=None if aid is None else Feasibility(aid, constraints.composition),
+  )
+
+
+def build_algorithm(
+  agent_cfg: AgentCfg,
+  obs: Mapping[str, Tensor],
+  num_actions: int,
+  action_names: Sequence[str],
+  cost_names: Sequence[str],
+  num_envs: int,
+  device: str,
+  action_groups: Mapping[str, Sequence[int]] | None = None,
+  mirrors: Mapping[str, Tensor] | None = None,
+  progress_names: Sequence[str] = (),
+  feasibility: Feasibility | None = None,
+) -> PPO:
+  """Build networks, storage and algorithm for an environment.
+
+  `obs` needs the group "actor"; without a group "critic" the critics see the actor's.
+  `action_groups` names sets of action indices whose KL and noise are logged apart.
+  `mirrors` of observation groups and "actions" are for symmetric policies.
+  `progress_names` name what the environment reports of the task's achievements.
+  """
+  if len(action_names) != num_actions:
+    raise ValueError(f"{num_actions} actions, but {len(action_names)} action names.")
+  cfg = agent_cfg.algorithm
+  if cfg.class_name not in ALGORITHMS:
+    raise ValueError(
+      f"Unknown algorithm {cfg.class_name!r}; one of {list(ALGORITHMS)}."
+    )
+  if isinstance(cfg, CostPpoCfg) and not cost_names:
+    raise ValueError(f"Algorithm {cfg.class_name!r} needs at least one constraint.")
+  num_costs = len(cost_names) if isinstance(cfg, CostPpoCfg) else 0
+  if cfg.mirror_loss_coef and mirrors is None:
+    raise ValueError("A mirror loss needs to know the environment's mirror image.")
+  models = build_models(agent_cfg.policy, obs, action_names, num_costs)
+  storage = RolloutStorage(
+    agent_cfg.num_steps_per_env, num_envs, obs, num_actions, num_costs, device
+  )
+  return ALGORITHMS[cfg.class_name](
+    models,
+    storage,
+    cfg,
+    device,
+    cost_names=cost_names,
+    action_groups=action_groups,
+    progress_names=progress_names,
+    feasibility=feasibility,
+    mirrors=mirrors if cfg.mirror_loss_coef else None,
+  )
+
+
+def action_names(env: Environment) -> tuple[str, ...]:
+  """Joint that each action moves, in the order of the action vector."""
+  terms = env.action_manager.active_terms
+  return tuple(
+    name for term in terms for name in env.action_manager.get_term(term).target_names
+  )
+
+
+def cost_columns(rows: Sequence[str], costs: str) -> dict[str, list[int]]:
+  """Cost name → columns of the environment's costs whose maximum it is."""
+  columns: dict[str, list[int]] = {}
+  for index, row in enumerate(rows):
+    name = row.split("/")[0] if costs == "terms" else row
+    columns.setdefault(name, []).append(index)
+  return columns

@@ -1,0 +1,109 @@
+"""The loop trains whatever has the Protocol's members, and uses no others."""
+
+from types import SimpleNamespace
+
+import torch
+
+from decap.constraints import BodyGroupCfg
+from decap.constraints.composition import Composition
+from decap.rl.config import AgentCfg, FeasibilityCfg, PolicyCfg, PpoCfg
+from decap.rl.environment import Environment
+from decap.rl.runner import Runner
+
+JOINTS = ("left", "right")
+
+
+class Points:
+  """Two joints that go where they are told; fast ones violate their limit."""
+
+  num_envs, device, max_episode_length, common_step_counter = 8, "cpu", 10, 0
+  progress_names: tuple[str, ...] = ()
+  waiting_terms: list[str] = []
+
+  def __init__(self) -> None:
+    self.cfg = SimpleNamespace(is_finite_horizon=False)
+    self.sim = None
+    self.episode_length_buf = torch.zeros(self.num_envs, dtype=torch.long)
+    self.position = torch.zeros(self.num_envs, len(JOINTS))
+    groups = {"all": BodyGroupCfg((".*",), p_max=0.5)}
+    composition = Composition({"speed": {"all": 0.1}}, groups, JOINTS)
+    self.constraint_manager = SimpleNamespace(
+      groups=groups,
+      composition=composition,
+      rows=composition.rows,
+      cost_names=tuple(row.name for row in composition.rows),
+    )
+    term = SimpleNamespace(target_names=JOINTS)
+    self.action_manager = SimpleNamespace(
+      total_action_dim=2, active_terms=["joints"], get_term=lambda name: term
+    )
+
+  def reset(self, *, seed=None):
+    torch.manual_seed(seed)
+    return {"actor": self.position}, {}
+
+  def step(self, action):
+    composition = self.constraint_manager.composition
+    speed = (action - self.position).abs()
+    self.position = action.clone()
+    self.common_step_counter += 1
+    self.episode_length_buf += 1
+    late = self.episode_length_buf >= self.max_episode_length
+    self.episode_length_buf[late] = 0
+    constraints = {
+      "delta": composition.probabilities(speed).amax(1),
+      "costs": composition.costs(speed),
+      "quantities": {"speed": speed},
+    }
+    reward = -(action - 1.0).square().sum(1)
+    never = torch.zeros(self.num_envs, dtype=torch.bool)
+    return {"actor": self.position}, reward, never, late, {"constraints": constraints}
+
+  def between_iterations(self):
+    pass
+
+  def set_step_count(self, steps):
+    self.common_step_counter = steps
+
+  def mirrors(self):
+    return {}
+
+  def flush_log(self):
+    return {}
+
+  def not_finite(self):
+    return {}
+
+  def state_dict(self):
+    return {"position": self.position}
+
+  def load_state_dict(self, saved):
+    self.position = saved["position"]
+
+
+def test_an_environment_with_nothing_but_the_protocol_is_trained_and_resumed(tmp_path):
+  cfg = AgentCfg(
+    iterations=2,
+    num_steps_per_env=6,
+    policy=PolicyCfg(hidden_dims=(8,)),
+    algorithm=PpoCfg(survival=True, feasibility=FeasibilityCfg(target=None)),
+  )
+  runner = Runner(Points(), cfg, tmp_path)
+  before = [p.detach().clone() for p in runner.alg.actor.parameters()]
+  assert runner.learn()
+  after = list(runner.alg.actor.parameters())
+  assert any((a != b).any() for a, b in zip(after, before, strict=True))
+  again = Runner(Points(), cfg, tmp_path)
+  again.resume(runner.save())
+  assert again.iteration == 2
+  assert all(
+    torch.equal(a, b) for a, b in zip(again.alg.actor.parameters(), after, strict=True)
+  )
+
+
+def test_the_points_have_no_more_than_the_protocol():
+  """Else the test above would not show what the loop needs."""
+  wanted = {n for n in Environment.__dict__ if not n.startswith("_")}
+  wanted |= set(Environment.__annotations__)
+  has = {n for n in (*vars(Points()), *vars(Points)) if not n.startswith("_")}
+  assert has - {"position"} == wanted
