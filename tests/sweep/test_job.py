@@ -1,17 +1,20 @@
-"""Jobs: what is found on disk, what is read from logs, which command follows."""
+"""Jobs: what is found on disk, and which command follows."""
 
 import errno
+import io
 import json
 import os
 
 import pytest
+from rich.console import Console
 
 from decap.errors import UserError
-from decap.rl.display import PlainDisplay, Progress
+from decap.rl.display import Progress
+from decap.rl.status import STATUS_FILE, StatusFile, read_status
 from decap.sweep import display, mps
-from decap.sweep.job import Job, parse_progress, train_command
+from decap.sweep.job import Job, train_command
 from decap.sweep.plan import Plan, make_plan
-from decap.sweep.scheduler import Scheduler, _slots, locked
+from decap.sweep.scheduler import LocalScheduler, _slots, locked
 
 DATA = {"task": "g1-flat", "method": "decap", "iterations": 10, "num-envs": 64}
 
@@ -32,24 +35,34 @@ def make_folder(job: Job, iteration: int, stamp: str = "2025", **changes):
   return folder
 
 
-def test_progress_is_read_from_what_training_prints(tmp_path, capsys):
-  log = {
-    "Train/episode_length": 204.0,
-    "Train/reward": 3.25,
-    "Constraint/delta": 0.04,
-    "Constraint/joint_vel/upper/violation": 0.5,
-  }
-  PlainDisplay().update(Progress(7, 300, 1234.4, 3661.0), log)
-  printed = capsys.readouterr().out
-  progress = parse_progress(f"Building …\n{printed}a warning\n")
-  assert progress is not None
-  assert (progress.iteration, progress.total) == (7, 300)
-  assert progress.steps_per_s == 1234
-  assert progress.find("episode") == "204 steps"
-  assert progress.find("reward") == "3.25"
-  assert progress.find("left") == "1:01:01"
-  assert progress.find("error") == ""
-  assert parse_progress("Loading torch and mjlab …") is None
+def test_progress_is_read_from_what_training_writes(tmp_path):
+  job = make_job(tmp_path)
+  assert job.progress() is None
+  folder = make_folder(job, 0)
+  log = {"Train/episode_length": 204.0, "Train/reward": 3.25, "Constraint/delta": 0.04}
+  with StatusFile(folder) as status:
+    status.update(Progress(7, 300, 1234.4, 3661.0), log)
+    # Held back for a moment, and written at the end.
+    status.update(Progress(8, 300, 1234.4, 3661.0), log)
+    assert job.progress().iteration == 7
+  progress = job.progress()
+  assert (progress.iteration, progress.total) == (8, 300)
+  assert progress.steps_per_s == 1234.4
+  assert progress.values == {"episode": 204.0, "reward": 3.25, "δ̄": 0.04}
+  job.state = "training"
+  table = Console(width=120, file=io.StringIO())
+  table.print(display.table([job]))
+  cells = table.file.getvalue().splitlines()[-1].split()
+  assert cells[1:] == ["training", "8/300", "204", "3.25", "0.040", "1234", "1:01:01"]
+
+
+def test_a_file_that_is_no_progress_is_none(tmp_path):
+  (tmp_path / STATUS_FILE).write_text('{"iteration": 3')
+  assert read_status(tmp_path) is None
+  (tmp_path / STATUS_FILE).write_text('{"later": 3}')
+  assert read_status(tmp_path) is None
+  with StatusFile(None) as status:
+    status.update(Progress(1, 2, 3.0, 4.0), {})
 
 
 def test_a_run_is_found_by_its_description(tmp_path):
@@ -102,16 +115,16 @@ def test_commands_start_and_continue(tmp_path):
 
 def test_estimate(tmp_path):
   job, new = make_job(tmp_path), make_job(tmp_path, seed=2)
-  make_folder(job, 4)
+  folder = make_folder(job, 4)
   plan = Plan(runs=(job.run, new.run), device="cpu", jobs=1, steps_per_s=1000.0)
   # 6 and 10 iterations of 64 × 24 steps, and two starts of 30 s.
   seconds, basis = display.estimate(plan, [job, new])
   assert seconds == pytest.approx(16 * 64 * 24 / 1000 + 60)
   assert basis.startswith("30 s for each start, and 24,576 steps at 1000 steps/s")
   assert "file" in basis
-  # Two at a time, each as fast as the log of the first says.
-  new.log_file.parent.mkdir()
-  job.log_file.write_text(" 4/10  reward 1.00  500 steps/s  left 0:01:00\n")
+  # Two at a time, each as fast as the first says.
+  status = {"iteration": 4, "total": 10, "steps_per_s": 500.0, "left_s": 60.0}
+  (folder / STATUS_FILE).write_text(json.dumps(status))
   plan = Plan(runs=plan.runs, device="cpu", jobs=2)
   seconds, basis = display.estimate(plan, [job, new])
   assert seconds == pytest.approx(16 * 64 * 24 / 1000 + 30)
@@ -123,7 +136,7 @@ def test_nothing_is_started_when_all_is_done(tmp_path):
   job = make_job(tmp_path)
   (make_folder(job, 10) / "metrics.json").touch()
   plan = Plan(runs=(job.run,), device="cpu", jobs=1)
-  scheduler = Scheduler(plan, tmp_path, {}, 0, display.PlainBoard())
+  scheduler = LocalScheduler(plan, tmp_path, {}, 0, display.PlainBoard())
   scheduler.work()
   assert [job.state for job in scheduler.jobs] == ["done"]
   assert not (tmp_path / "logs").exists()
@@ -135,9 +148,9 @@ def test_a_run_that_cannot_be_started_stops_no_other(tmp_path, monkeypatch, caps
   def full(*args, **kwargs):
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-  monkeypatch.setattr("decap.sweep.job.subprocess.Popen", full)
+  monkeypatch.setattr("decap.sweep.process.subprocess.Popen", full)
   plan = Plan(runs=(first.run, second.run), device="cpu", jobs=1)
-  scheduler = Scheduler(plan, tmp_path, {}, 0, display.PlainBoard())
+  scheduler = LocalScheduler(plan, tmp_path, {}, 0, display.PlainBoard())
   scheduler.work()
   assert [job.state for job in scheduler.jobs] == ["failed", "failed"]
   assert "it cannot be started: No space left on device" in capsys.readouterr().out
@@ -150,7 +163,7 @@ def test_jobs_divide_the_cores_of_a_cpu():
   assert len(slots) == 2 and all(slots)
   if len(cores) > 1:
     assert slots[0] | slots[1] == cores and not slots[0] & slots[1]
-  assert _slots(3, "cuda:0") == [set(), set(), set()]
+  assert _slots(3, "cuda:0") == [frozenset()] * 3
 
 
 def test_one_sweep_at_a_time_in_a_folder(tmp_path):

@@ -18,7 +18,7 @@ from decap.sweep import plan as plans
 from decap.sweep.job import Job
 from decap.sweep.mps import shared_gpu
 from decap.sweep.plan import Plan
-from decap.sweep.scheduler import Scheduler, locked
+from decap.sweep.scheduler import LocalScheduler, Scheduler, locked
 
 FAILED, UNFINISHED = 1, 3
 """Exit codes: some run failed; time was up, or Ctrl-C, with runs left to do."""
@@ -61,7 +61,7 @@ def run(options: argparse.Namespace) -> int:
   ):
     if note:
       view.message(note)
-    scheduler = Scheduler(plan, root, {**os.environ, **variables}, lock, view)
+    scheduler = LocalScheduler(plan, root, {**os.environ, **variables}, lock, view)
     for line in display.plan_lines(plan, scheduler.jobs):
       view.message(line)
     scheduler.work()

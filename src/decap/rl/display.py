@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TextIO
 
@@ -94,23 +95,30 @@ def make_display() -> PlainDisplay | LiveDisplay:
   return LiveDisplay() if sys.stdout.isatty() else PlainDisplay()
 
 
-def headline(log: Log) -> list[tuple[str, str]]:
-  """The few numbers that tell how a run is doing, as (name, text)."""
-  found = []
-  for name, key, text in (
-    ("episode", "Train/episode_length", "{:.0f} steps"),
-    ("reward", "Train/reward", "{:.2f}"),
-    ("error", tracking_error(log), "{:.2f} m/s"),
-    ("δ̄", "Constraint/delta", "{:.3f}"),
-    ("followed", "Eval/followed", "{:.0%}"),
-    ("gait", "Eval/gait", "{:+.2f}"),
-  ):
-    if key in log:
-      found.append((name, text.format(log[key])))
-  return found
+_HEADLINE = {
+  "episode": ("Train/episode_length", "{:.0f} steps"),
+  "reward": ("Train/reward", "{:.2f}"),
+  "error": ("", "{:.2f} m/s"),
+  "δ̄": ("Constraint/delta", "{:.3f}"),
+  "followed": ("Eval/followed", "{:.0%}"),
+  "gait": ("Eval/gait", "{:+.2f}"),
+}
+"""Name → where it is in the log, and how it is printed."""
 
 
-def tracking_error(log: Log) -> str | None:
+def headline_values(log: Mapping[str, float]) -> dict[str, float]:
+  """The few numbers that tell how a run is doing, by name."""
+  keys = {name: key for name, (key, _) in _HEADLINE.items()}
+  keys["error"] = tracking_error(log) or ""
+  return {name: log[key] for name, key in keys.items() if key in log}
+
+
+def headline(log: Mapping[str, float]) -> list[tuple[str, str]]:
+  """The same as (name, text)."""
+  return [(n, _HEADLINE[n][1].format(v)) for n, v in headline_values(log).items()]
+
+
+def tracking_error(log: Mapping[str, float]) -> str | None:
   """Name of the logged error of the commanded planar velocity, if there is one."""
   names = (k for k in log if k.startswith("Metrics/") and k.endswith("error_vel_xy"))
   return next(names, None)

@@ -24,6 +24,7 @@ from decap.rl.curves import Curves
 from decap.rl.display import Progress, Stopwatch, make_display
 from decap.rl.environment import Environment
 from decap.rl.interrupts import Interrupts
+from decap.rl.status import StatusFile
 from decap.rl.warnings import Warnings
 from decap.rl.watching import Evaluate, Watcher
 from decap.testing import waits
@@ -117,6 +118,7 @@ class Runner:
     with (
       stream,
       Curves(self.run_dir, self.cfg, self.iteration) as curves,
+      StatusFile(self.run_dir) as status,
       make_display() as display,
       self._interrupts(display),
     ):
@@ -131,6 +133,7 @@ class Runner:
         progress = Progress(self.iteration, total, steps / seconds, left_s)
         log |= self.watcher(self.iteration, self.alg.actor)
         display.update(progress, self.watcher.latest | log)
+        status.update(progress, self.watcher.latest | log)
         curves(log, self.iteration)
         for warning in self.warnings(log, self._quantities, self._broken):
           display.message(warning)

@@ -24,7 +24,7 @@ _REPORT_S = 60.0
 def estimate(plan: Plan, jobs: Sequence[Job]) -> tuple[float, str]:
   """Seconds that the remaining training will take, and what this is based on.
 
-  The rate is the file's, or what logs of earlier runs in the folder show, or a guess.
+  The rate is the file's, or what earlier runs in the folder wrote, or a guess.
   """
   assert plan.jobs is not None
   rates = [p.steps_per_s for job in jobs if (p := job.progress()) and p.steps_per_s]
@@ -65,6 +65,9 @@ def plan_lines(plan: Plan, jobs: Sequence[Job]) -> list[str]:
   return lines
 
 
+_VALUES = {"episode": "{:.0f}", "reward": "{:.2f}", "error": "{:.2f}", "δ̄": "{:.3f}"}
+
+
 def table(jobs: Sequence[Job]) -> Any:
   """One row per run."""
   from rich.table import Table
@@ -72,23 +75,25 @@ def table(jobs: Sequence[Job]) -> Any:
   view = Table(box=None, header_style="dim")
   for column in ("run", "state"):
     view.add_column(column, no_wrap=True)
-  for column in ("iteration", "episode", "reward", "error", "δ̄", "steps/s", "left"):
+  for column in ("iteration", *_VALUES, "steps/s", "left"):
     view.add_column(column, justify="right", no_wrap=True)
   styles = {"done": "green", "failed": "red", "stopped": "yellow", "waiting": "dim"}
   for job in jobs:
-    progress = job.progress()
     cells = [""] * 7
-    if progress:
-      rate = progress.steps_per_s if job.state == "training" else None
-      names = ("episode", "reward", "error", "δ̄")
+    if progress := job.progress():
+      training = job.state == "training"
       cells = [
         f"{progress.iteration}/{progress.total}",
-        *(progress.find(name).split(" ")[0] for name in names),
-        f"{rate:.0f}" if rate else "",
-        progress.find("left") if job.state == "training" else "",
+        *(_number(progress.values.get(n), form) for n, form in _VALUES.items()),
+        f"{progress.steps_per_s:.0f}" if training else "",
+        duration(progress.left_s) if training else "",
       ]
     view.add_row(job.run.name, job.state, *cells, style=styles.get(job.state, ""))
   return view
+
+
+def _number(value: float | None, form: str) -> str:
+  return "" if value is None else form.format(value)
 
 
 def counts(jobs: Sequence[Job]) -> str:
@@ -106,7 +111,7 @@ class LiveBoard:
     self._next = 0.0
 
   def update(self, jobs: list[Job]) -> None:
-    # Reading every log is cheap, but need not happen at every poll.
+    # Reading every file is cheap, but need not happen at every poll.
     if time.monotonic() >= self._next:
       self._next = time.monotonic() + 2.0
       self._live.update(table(jobs), refresh=True)

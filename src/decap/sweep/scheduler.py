@@ -1,7 +1,8 @@
-"""Runs the jobs of a sweep, several at a time, until all are done or time is up."""
+"""Works through the jobs of a sweep until all are done or something ends it."""
 
 from __future__ import annotations
 
+import abc
 import contextlib
 import fcntl
 import os
@@ -14,11 +15,7 @@ from typing import Any, Protocol
 from decap.errors import UserError
 from decap.sweep.job import Job
 from decap.sweep.plan import Plan
-
-POLL_S = 0.5
-
-INTERRUPTED = 130
-"""Exit code of a process that saved and ended after Ctrl-C."""
+from decap.sweep.process import INTERRUPTED, Process
 
 
 class Display(Protocol):
@@ -29,100 +26,51 @@ class Display(Protocol):
   def message(self, text: str) -> None: ...
 
 
-class Scheduler:
-  """Keeps `plan.jobs` processes at work; no failure stops the others."""
+class Scheduler(abc.ABC):
+  """What sweeps have in common, wherever their jobs run; no failure stops the others.
 
-  def __init__(
-    self, plan: Plan, root: Path, env: Mapping[str, str], lock: int, display: Display
-  ):
-    assert plan.jobs is not None
+  Subclasses start jobs and notice their ends; a job is done when the disk says so.
+  """
+
+  poll_s = 0.5
+  on_signal = "Stopping: runs save at their next iteration boundary."
+
+  def __init__(self, plan: Plan, root: Path, display: Display):
     self.jobs = [Job(run, root) for run in plan.runs]
     self.stopped = ""
     """Why the sweep ended early, if it did."""
     self._plan = plan
-    self._env = env
-    self._lock = lock
+    self._root = root
     self._display = display
-    self._slots = _slots(plan.jobs, plan.device)
-    self._started = time.monotonic()
     for job in self.jobs:
       self._settle(job)
 
   def work(self) -> None:
-    """Start, watch and interrupt processes until nothing is left to do."""
+    """Start, watch and interrupt jobs until nothing is left to do."""
     with self._stops_on_signals():
-      while True:
-        self._poll()
-        self._check_time()
-        if not self.stopped:
-          self._fill_slots()
-        self._display.update(self.jobs)
-        if not any(job.running for job in self.jobs):
-          return
-        time.sleep(POLL_S)
+      while self.step():
+        time.sleep(self.poll_s)
 
-  # Private methods.
+  @abc.abstractmethod
+  def step(self) -> bool:
+    """Look at all jobs once; returns whether some are still at work."""
+
+  # For subclasses.
 
   def _settle(self, job: Job) -> None:
     """Mark a job as done if nothing is left of it."""
-    if job.trained() and (self._plan.evaluate is None or self._evaluated(job)):
+    if job.next_stage(self._plan)[0] == "done":
       job.state = "done"
-
-  def _evaluated(self, job: Job) -> bool:
-    return job.evaluated(self._plan.evaluation_label(job.run.spec.task))
-
-  def _poll(self) -> None:
-    for job in self.jobs:
-      if not job.running:
-        continue
-      code = job.poll()
-      if code is None:
-        continue
-      self._slots.append(job.cpus)
-      was, job.state = job.state, "waiting"
-      if code == 0 and (job.trained() if was == "training" else self._evaluated(job)):
-        self._settle(job)
-      elif job.interrupted or code == INTERRUPTED:
-        job.state = "stopped"
-      else:
-        self._fail(job, f"{was}: {job.last_line()}")
 
   def _fail(self, job: Job, note: str) -> None:
     job.state, job.note = "failed", note
     self._display.message(f"{job.run.name} failed ({note})")
 
-  def _check_time(self) -> None:
-    total, single = self._plan.time_limit_s, self._plan.run_time_limit_s
-    if total and not self.stopped and time.monotonic() - self._started > total:
-      self.stopped = "the time limit was reached"
-    for job in self.jobs:
-      if not job.running:
-        continue
-      late = single and job.state == "training" and job.seconds > single
-      if late:
-        job.note = "its time limit was reached"
-      if late or self.stopped:
-        job.interrupt()
-
-  def _fill_slots(self) -> None:
-    for job in self.jobs:
-      if not self._slots:
-        return
-      if job.state != "waiting" or job.running:
-        continue
-      job.cpus = self._slots.pop()
-      start = job.start_evaluation if job.trained() else job.start_training
-      try:
-        start(self._plan, self._env, self._lock)
-      except OSError as error:  # A full disk, say, or too many processes.
-        self._slots.append(job.cpus)
-        self._fail(job, f"it cannot be started: {error.strerror}")
-
   @contextlib.contextmanager
   def _stops_on_signals(self) -> Iterator[None]:
     def stop(number: int, frame: Any) -> None:
       self.stopped = "it was interrupted"
-      self._display.message("Stopping: runs save at their next iteration boundary.")
+      self._display.message(self.on_signal)
 
     numbers = (signal.SIGINT, signal.SIGTERM)
     old = {number: signal.signal(number, stop) for number in numbers}
@@ -131,6 +79,78 @@ class Scheduler:
     finally:
       for number, handler in old.items():
         signal.signal(number, handler)
+
+
+class LocalScheduler(Scheduler):
+  """Keeps `plan.jobs` processes at work on this machine."""
+
+  def __init__(
+    self, plan: Plan, root: Path, env: Mapping[str, str], lock: int, display: Display
+  ):
+    super().__init__(plan, root, display)
+    assert plan.jobs is not None
+    self._env = env
+    self._lock = lock
+    self._slots = _slots(plan.jobs, plan.device)
+    self._processes: dict[str, Process] = {}
+    self._started = time.monotonic()
+
+  def step(self) -> bool:
+    self._poll()
+    self._check_time()
+    if not self.stopped:
+      self._fill_slots()
+    self._display.update(self.jobs)
+    return bool(self._processes)
+
+  # Private methods.
+
+  def _poll(self) -> None:
+    for job in self.jobs:
+      process = self._processes.get(job.run.name)
+      code = process.poll() if process else None
+      if process is None or code is None:
+        continue
+      del self._processes[job.run.name]
+      self._slots.append(process.cpus)
+      was, job.state = job.state, "waiting"
+      if code == 0 and job.next_stage(self._plan)[0] != was:
+        self._settle(job)
+      elif process.interrupted or code == INTERRUPTED:
+        job.state = "stopped"
+      else:
+        self._fail(job, f"{was}: {job.last_line()}")
+
+  def _check_time(self) -> None:
+    total, single = self._plan.time_limit_s, self._plan.run_time_limit_s
+    if total and not self.stopped and time.monotonic() - self._started > total:
+      self.stopped = "the time limit was reached"
+    for job in self.jobs:
+      process = self._processes.get(job.run.name)
+      if process is None:
+        continue
+      late = single and job.state == "training" and process.seconds > single
+      if late:
+        job.note = "its time limit was reached"
+      if late or self.stopped:
+        process.interrupt()
+
+  def _fill_slots(self) -> None:
+    for job in self.jobs:
+      if not self._slots:
+        return
+      if job.state != "waiting":
+        continue
+      state, arguments = job.next_stage(self._plan)
+      cpus = self._slots.pop()
+      try:
+        self._processes[job.run.name] = Process(
+          arguments, job.log_file, self._env, cpus, self._lock
+        )
+        job.state = state
+      except OSError as error:  # A full disk, say, or too many processes.
+        self._slots.append(cpus)
+        self._fail(job, f"it cannot be started: {error.strerror}")
 
 
 @contextlib.contextmanager
@@ -147,11 +167,11 @@ def locked(root: Path) -> Iterator[int]:
     yield file.fileno()
 
 
-def _slots(count: int, device: str) -> list[set[int]]:
+def _slots(count: int, device: str) -> list[frozenset[int]]:
   """Cores of each job: on a CPU they divide them, beside a GPU they share them."""
   if device != "cpu" or not hasattr(os, "sched_getaffinity"):
-    return [set() for _ in range(count)]
+    return [frozenset() for _ in range(count)]
   cpus = sorted(os.sched_getaffinity(0))
   if count >= len(cpus):
-    return [{cpus[i % len(cpus)]} for i in range(count)]
-  return [set(cpus[i::count]) for i in range(count)]
+    return [frozenset({cpus[i % len(cpus)]}) for i in range(count)]
+  return [frozenset(cpus[i::count]) for i in range(count)]

@@ -1,0 +1,89 @@
+"""A process of a sweep: `decap` with some arguments, its screen in a log file."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+GRACE_S = 120.0
+"""Time that an interrupted process has to save before it is told again."""
+
+INTERRUPTED = 130
+"""Exit code of a process that saved and ended after Ctrl-C."""
+
+
+class Process:
+  """One command of one run.
+
+  Args:
+    arguments: Of `decap`.
+    log_file: Where its screen is appended.
+    env: Environment variables.
+    cpus: Cores that it may use; empty is all.
+    keep_open: A file that is inherited, such as a lock that lasts as long as it.
+  """
+
+  def __init__(
+    self,
+    arguments: Sequence[str],
+    log_file: Path,
+    env: Mapping[str, str],
+    cpus: frozenset[int] = frozenset(),
+    keep_open: int | None = None,
+  ):
+    self.cpus = cpus
+    self.interrupted = False
+    """Whether it was asked to end."""
+    self._started = time.monotonic()
+    self._asked = 0.0
+    self._told = 0
+    log_file.parent.mkdir(parents=True, exist_ok=True)
+    with log_file.open("a") as log:
+      print(f"$ decap {' '.join(arguments)}", file=log, flush=True)
+      self._process = subprocess.Popen(
+        [sys.executable, "-m", "decap.cli", *arguments],
+        stdout=log,
+        stderr=subprocess.STDOUT,
+        stdin=subprocess.DEVNULL,
+        env={**env, "PYTHONUNBUFFERED": "1"},
+        # Ctrl-C is for the sweep, which then interrupts its runs once.
+        start_new_session=True,
+        pass_fds=() if keep_open is None else (keep_open,),
+      )
+    if cpus and hasattr(os, "sched_setaffinity"):
+      with contextlib.suppress(ProcessLookupError):
+        os.sched_setaffinity(self._process.pid, cpus)
+
+  @property
+  def seconds(self) -> float:
+    """Since it started."""
+    return time.monotonic() - self._started
+
+  def poll(self) -> int | None:
+    """Its exit code, once it has ended."""
+    return self._process.poll()
+
+  def wait(self, timeout_s: float | None = None) -> int | None:
+    """Its exit code, or None if it has not ended in time."""
+    try:
+      return self._process.wait(timeout_s)
+    except subprocess.TimeoutExpired:
+      return None
+
+  def interrupt(self) -> None:
+    """Ask it to save and end; insist, when called again, if it takes too long."""
+    now = time.monotonic()
+    if not self.interrupted:
+      self.interrupted, self._asked, self._told = True, now, 1
+      self._process.send_signal(signal.SIGINT)
+    elif self._told == 1 and now - self._asked > GRACE_S:
+      self._told = 2
+      self._process.send_signal(signal.SIGINT)
+    elif now - self._asked > 2 * GRACE_S:
+      self._process.kill()
