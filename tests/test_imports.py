@@ -39,7 +39,8 @@ def imports(file: Path) -> set[str]:
       assert node.level == 0, f"{file} imports by a relative path"
       found.add(node.module)
       if node.module == "decap":
-        found |= {f"decap.{alias.name}" for alias in node.names}
+        names = {alias.name for alias in node.names} - {"__version__"}
+        found |= {f"decap.{name}" for name in names}
   return found
 
 

@@ -4,9 +4,12 @@ import os
 import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
+
+import decap
 
 ROOT = Path(__file__).parents[1]
 POLICY = min(ROOT.glob("policies/*/policy.json")).parent
@@ -72,6 +75,7 @@ def test_commands_that_need_training_packages_say_so(monkeypatch, capsys):
 def test_the_wheel_alone_drives_the_simulated_robot(tmp_path):
   """Built, installed without extras into an empty environment, and tried there."""
   environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+  environment["DECAP_REPOSITORY"] = "https://example.org/someone/decap"
 
   def run(*command: str | Path) -> subprocess.CompletedProcess:
     return subprocess.run(
@@ -85,11 +89,12 @@ def test_the_wheel_alone_drives_the_simulated_robot(tmp_path):
 
   source = tmp_path / "source"  # Building leaves files in the tree.
   shutil.copytree(ROOT / "src", source / "src")
-  for name in ("pyproject.toml", "README.md", "LICENSE"):
+  for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
     shutil.copy(ROOT / name, source)
   built = run(sys.executable, "-m", "pip", "wheel", "--no-deps", "-w", tmp_path, source)
   assert built.returncode == 0, built.stderr
   (wheel,) = tmp_path.glob("decap-*.whl")
+  _check_wheel(wheel)
   assert run(sys.executable, "-m", "venv", tmp_path / "venv").returncode == 0
   python = tmp_path / "venv" / "bin" / "python"
   installed = run(python, "-m", "pip", "install", "-q", wheel)
@@ -97,11 +102,22 @@ def test_the_wheel_alone_drives_the_simulated_robot(tmp_path):
   driven = run(python, "-c", DRIVE)
   assert driven.returncode == 0, driven.stderr
   assert float(driven.stdout.split()[1]) > 0.3
-  decap = tmp_path / "venv" / "bin" / "decap"
-  dry = run(decap, "deploy", POLICY, "--dry-run")
+  program = tmp_path / "venv" / "bin" / "decap"
+  dry = run(program, "deploy", POLICY, "--dry-run")
   assert dry.returncode == 0 and "fits the robot" in dry.stdout, dry.stderr
   # What is not there says how to get it, in one sentence.
-  train = run(decap, "train", "--task", "g1-flat")
+  train = run(program, "train", "--task", "g1-flat")
   assert train.returncode == 2 and "pip install 'decap[train]'" in train.stderr
-  robot = run(decap, "deploy", POLICY, "--interface", "lo", "--no-log")
+  robot = run(program, "deploy", POLICY, "--interface", "lo", "--no-log")
   assert robot.returncode == 2 and "pip install 'decap[robot]'" in robot.stderr
+
+
+def _check_wheel(wheel: Path) -> None:
+  """Types, version, addresses and a page whose pictures can be seen."""
+  assert wheel.name.startswith(f"decap-{decap.__version__}-")
+  with zipfile.ZipFile(wheel) as archive:
+    assert "decap/py.typed" in archive.namelist()
+    (name,) = (n for n in archive.namelist() if n.endswith(".dist-info/METADATA"))
+    metadata = archive.read(name).decode()
+  assert "Project-URL: Source, https://example.org/someone/decap\n" in metadata
+  assert "](https://example.org/someone/decap/raw/HEAD/docs/figures/" in metadata

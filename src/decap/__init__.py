@@ -4,6 +4,8 @@ import ctypes
 import os
 import sys
 
+__version__ = "0.2.0"
+
 
 def _make_rendering_optional() -> None:
   """Let MuJoCo load without EGL: mjlab asks for it, and its import fails then."""

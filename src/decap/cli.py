@@ -14,6 +14,7 @@ import sys
 from collections.abc import Sequence
 from types import ModuleType
 
+from decap import __version__
 from decap.errors import UserError
 
 COMMANDS = {
@@ -124,9 +125,7 @@ def _run(argv: list[str]) -> int:
     print(_help())
     return 0
   if argv[0] == "--version":
-    from importlib.metadata import version
-
-    print(f"decap {version('decap')}")
+    print(f"decap {__version__}")
     return 0
   try:
     module, options = parse(argv)

@@ -13,13 +13,17 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from decap import __version__
+
 HISTORY_FILE = "params/history.jsonl"
-PACKAGES = ("decap", "mjlab", "mujoco", "mujoco-warp", "rsl-rl-lib", "torch", "numpy")
+PACKAGES = ("mjlab", "mujoco", "mujoco-warp", "rsl-rl-lib", "torch", "numpy")
 
 
 def versions() -> dict[str, str]:
   """Versions of Python and of the packages that decide the numbers."""
-  found = {"python": platform.python_version()}
+  # Ours from the code itself: an editable installation remembers the version that it
+  # was installed with.
+  found = {"python": platform.python_version(), "decap": __version__}
   for package in PACKAGES:
     try:
       found[package] = version(package)

@@ -9,8 +9,8 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from importlib.metadata import version
 
+from decap import __version__
 from decap.errors import UserError
 from decap.runs import RunSpec
 
@@ -83,7 +83,7 @@ def joined(device: str, spec: RunSpec) -> Iterator[tuple[str, RunSpec, int]]:
   try:
     mine = {
       "run": spec.to_dict(),
-      "decap": version("decap"),
+      "decap": __version__,
       "torch": torch.__version__,
     }
     if not collective.agree(mine):

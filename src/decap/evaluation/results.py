@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +15,6 @@ from decap.files import write_text
 
 METRICS_FORMAT = "decap-metrics"
 METRICS_SCHEMA = 1
-
-_PACKAGES = ("decap", "mjlab", "mujoco", "mujoco-warp", "rsl-rl-lib", "torch", "numpy")
 
 
 @dataclass
@@ -115,17 +111,6 @@ def check_comparable(results: Sequence[Result]) -> None:
         f"{_where(results[0])} and {_where(other)} were evaluated differently: "
         f"{'; '.join(differences)}."
       )
-
-
-def versions() -> dict[str, str]:
-  """Versions of what decides the numbers."""
-  found = {"python": platform.python_version()}
-  for name in _PACKAGES:
-    try:
-      found[name] = version(name)
-    except PackageNotFoundError:
-      continue
-  return found
 
 
 def _where(result: Result) -> str:

@@ -27,9 +27,10 @@ from decap.evaluation.layout import Limits
 from decap.evaluation.metrics import Metrics
 from decap.evaluation.policies import Policy, load_policy
 from decap.evaluation.protocol import SWITCHING_S, SWITCHING_SCHEDULE, Protocol
-from decap.evaluation.results import Result, versions
+from decap.evaluation.results import Result
 from decap.evaluation.stepping import run_steps
 from decap.evaluation.trajectory import Sample, Trajectory, TrajectoryRecorder
+from decap.provenance import versions
 from decap.tasks import TASKS
 
 if TYPE_CHECKING:
