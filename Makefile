@@ -48,7 +48,7 @@ ifeq ($(TORCH),cpu)
 	  -c constraints.txt --index-url $(CPU_INDEX) torch
 endif
 	@$(VENV)/bin/python -m pip install -qq --disable-pip-version-check \
-	  -c constraints.txt -e '.[train,robot,dev,docs]'
+	  -c constraints.txt -e '.[train,robot,cluster,dev,docs]'
 	@touch $@
 
 # Leaves runs/ alone: that is work, not output of the build.

@@ -1,8 +1,9 @@
 """Two processes with half of the robots each learn what one learns with all."""
 
-import socket
+import os
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -11,23 +12,19 @@ import torch
 from decap import collective
 
 SCRIPT = Path(__file__).with_name("together.py")
-
-
-def start(rank: int, world: int, port: int, file: Path) -> subprocess.Popen:
-  arguments = [str(rank), str(world), str(port), str(file)]
-  return subprocess.Popen([sys.executable, str(SCRIPT), *arguments])
+LINK = "cable"
+"""Network interface of a machine that is a namespace."""
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run"]
 
 
 @pytest.fixture(scope="module")
 def learnt(tmp_path_factory) -> tuple[dict, dict]:
   """What one process and what two have learnt."""
   folder = tmp_path_factory.mktemp("together")
-  with socket.socket() as free:
-    free.bind(("127.0.0.1", 0))
-    port = free.getsockname()[1]
-  alone = start(0, 1, port, folder / "alone.pt")
-  both = [start(rank, 2, port, folder / "both.pt") for rank in range(2)]
-  assert [process.wait(120) for process in (alone, *both)] == [0, 0, 0]
+  alone = subprocess.Popen([sys.executable, str(SCRIPT), str(folder / "alone.pt")])
+  command = [*TORCHRUN, "--standalone", "--nproc-per-node", "2"]
+  both = subprocess.Popen([*command, str(SCRIPT), str(folder / "both.pt")])
+  assert [process.wait(120) for process in (alone, both)] == [0, 0]
   return torch.load(folder / "alone.pt"), torch.load(folder / "both.pt")
 
 
@@ -53,3 +50,56 @@ def test_one_process_reduces_nothing():
   for reduction in (collective.maximum, collective.mean, collective.total):
     assert reduction(x) is x
   assert collective.agree("anything")
+
+
+@pytest.fixture
+def nodes():
+  """Two network namespaces with a cable between: name and address of each."""
+  found = [("decap-one", "10.213.7.1"), ("decap-two", "10.213.7.2")]
+  commands = [["ip", "netns", "add", name] for name, _ in found]
+  ends = [[LINK, "netns", name] for name, _ in found]
+  commands += [["ip", "link", "add", *ends[0], "type", "veth", "peer", *ends[1]]]
+  for name, address in found:
+    inside = ["ip", "-n", name]
+    commands += [[*inside, "addr", "add", f"{address}/24", "dev", LINK]]
+    commands += [[*inside, "link", "set", LINK, "up"]]
+    commands += [[*inside, "link", "set", "lo", "up"]]
+  try:
+    for command in commands:
+      subprocess.run(command, check=True, capture_output=True)
+    yield found
+  except (OSError, subprocess.CalledProcessError) as error:
+    pytest.skip(f"network namespaces need rights, or a kernel, not here: {error}")
+  finally:
+    for name, _ in found:
+      with suppress(OSError):
+        subprocess.run(["ip", "netns", "delete", name], capture_output=True)
+
+
+def test_two_machines_learn_what_one_does(nodes, learnt, tmp_path):
+  """They meet by torchrun's own rendezvous, and share nothing but the network."""
+  processes = []
+  for rank, (name, address) in enumerate(nodes):
+    command = ["ip", "netns", "exec", name, *TORCHRUN, "--nnodes", "2"]
+    command += ["--nproc-per-node", "1", "--rdzv-backend", "c10d"]
+    command += ["--rdzv-endpoint", f"{nodes[0][1]}:29500", "--local-addr", address]
+    # A machine knows its own name; a namespace has the name of the machine.
+    command += ["--rdzv-conf", f"is_host={rank == 0}"]
+    processes.append(
+      subprocess.Popen(
+        [*command, str(SCRIPT), str(tmp_path / "nodes.pt")],
+        env={**os.environ, "GLOO_SOCKET_IFNAME": LINK},
+      )
+    )
+  try:
+    assert [process.wait(90) for process in processes] == [0, 0]
+  finally:
+    for process in processes:
+      process.kill()
+  alone, far = learnt[0], torch.load(tmp_path / "nodes.pt")
+  for method, values in alone.items():
+    assert torch.equal(far[method]["scale"], values["scale"])
+    for name, value in values.items():
+      torch.testing.assert_close(
+        far[method][name], value, rtol=2e-4, atol=2e-5, msg=f"{method} {name}"
+      )

@@ -1,10 +1,11 @@
 """A process of two that learn from halves of one made-up rollout (test_collective.py).
 
-Run as ``together.py RANK WORLD PORT FILE``; with a world of one, from the whole.
+Run as ``together.py FILE`` by torchrun; by itself, it learns from the whole.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 
 import torch
@@ -26,11 +27,10 @@ ENVS, STEPS, JOINTS = 8, 6, 3
 torch.set_num_threads(1)
 
 
-def main(rank: int, world: int, port: str, file: str) -> None:
+def main(file: str) -> None:
+  rank, world = (int(os.environ.get(n, d)) for n, d in (("RANK", 0), ("WORLD_SIZE", 1)))
   if world > 1:
-    dist.init_process_group(
-      "gloo", f"tcp://127.0.0.1:{port}", rank=rank, world_size=world
-    )
+    dist.init_process_group("gloo")
   part = slice(rank * ENVS // world, (rank + 1) * ENVS // world)
   decap = PpoCfg(
     survival=True,
@@ -103,4 +103,4 @@ def learn(cfg: PpoCfg, part: slice) -> dict[str, torch.Tensor]:
 
 
 if __name__ == "__main__":
-  main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4])
+  main(sys.argv[1])

@@ -4,7 +4,8 @@ import pytest
 
 from decap.errors import UserError
 from decap.runs import RunSpec
-from decap.sweep.plan import make_plan, option_tokens, parse_duration, read_plan
+from decap.sweep.plan import make_plan, option_tokens, read_plan
+from decap.sweep.values import parse_duration
 
 BASE = {"task": "g1-flat", "method": "decap", "iterations": 10, "num-envs": 64}
 

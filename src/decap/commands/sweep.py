@@ -13,12 +13,13 @@ from pathlib import Path
 from decap.commands import checks
 from decap.errors import UserError
 from decap.files import check_writable
-from decap.sweep import display
+from decap.sweep import cluster, display, slurm
 from decap.sweep import plan as plans
 from decap.sweep.job import Job
 from decap.sweep.mps import shared_gpu
 from decap.sweep.plan import Plan
-from decap.sweep.scheduler import LocalScheduler, Scheduler, locked
+from decap.sweep.scheduler import Display, LocalScheduler, Scheduler, locked
+from decap.sweep.values import parse_duration
 
 FAILED, UNFINISHED = 1, 3
 """Exit codes: some run failed; time was up, or Ctrl-C, with runs left to do."""
@@ -32,6 +33,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
   add = parser.add_argument
   add("file", metavar="FILE", help="YAML file with the runs; see docs/sweep.md")
   add("--jobs", type=int, metavar="N", help="runs at a time")
+  add("--cluster", choices=("slurm",), help="every run as a job of this cluster")
   add("--device", help="auto, cpu, cuda or cuda:N")
   add(
     "--output", metavar="DIR", help="the sweep's folder (default: runs/<FILE's name>)"
@@ -54,18 +56,32 @@ def run(options: argparse.Namespace) -> int:
   checks.check_renderer()
   if options.dry_run:
     return _dry_run(plan, root)
-  with (
-    locked(root) as lock,
-    _gpu_sharing(plan) as (variables, note),
-    display.make_display() as view,
-  ):
+  work = _on_cluster if plan.cluster else _here
+  with locked(root) as lock, display.make_display() as view:
+    scheduler = work(plan, root, lock, view)
+  return _conclude(plan, root, scheduler)
+
+
+def _here(plan: Plan, root: Path, lock: int, view: Display) -> Scheduler:
+  """Several runs at a time on this machine."""
+  cluster.refuse_if_at_work(root)
+  with _gpu_sharing(plan) as (variables, note):
     if note:
       view.message(note)
     scheduler = LocalScheduler(plan, root, {**os.environ, **variables}, lock, view)
-    for line in display.plan_lines(plan, scheduler.jobs):
-      view.message(line)
-    scheduler.work()
-  return _conclude(plan, root, scheduler)
+    return _watched(plan, scheduler, view)
+
+
+def _on_cluster(plan: Plan, root: Path, lock: int, view: Display) -> Scheduler:
+  """Every run as a job; the lock is about who looks."""
+  return _watched(plan, cluster.ClusterScheduler(plan, root, view), view)
+
+
+def _watched(plan: Plan, scheduler: Scheduler, view: Display) -> Scheduler:
+  for line in display.plan_lines(plan, scheduler.jobs):
+    view.message(line)
+  scheduler.work()
+  return scheduler
 
 
 def _plan(options: argparse.Namespace) -> Plan:
@@ -73,20 +89,38 @@ def _plan(options: argparse.Namespace) -> Plan:
     plans.read_plan(options.file),
     jobs=options.jobs,
     device=options.device,
-    time_limit_s=plans.parse_duration(options.time_limit),
-    run_time_limit_s=plans.parse_duration(options.run_time_limit),
+    time_limit_s=parse_duration(options.time_limit),
+    run_time_limit_s=parse_duration(options.run_time_limit),
   )
+  checks.check_at_least("--jobs", plan.jobs, 1)
+  if options.no_evaluate:
+    plan = dataclasses.replace(plan, evaluate=None)
+  return _plan_there(plan, options.jobs) if options.cluster else _plan_here(plan)
+
+
+def _plan_here(plan: Plan) -> Plan:
+  """The plan with what this machine has."""
   device = checks.check_device(plan.device)
   checks.check_backend(plan.backend, device)
-  checks.check_at_least("--jobs", plan.jobs, 1)
   for run in plan.runs:
     checks.check_num_envs(run.spec.num_envs, device)
-  return dataclasses.replace(
-    plan,
-    device=device,
-    jobs=plan.jobs or (1 if device == "cpu" else GPU_JOBS),
-    evaluate=None if options.no_evaluate else plan.evaluate,
-  )
+  jobs = plan.jobs or (1 if device == "cpu" else GPU_JOBS)
+  return dataclasses.replace(plan, device=device, jobs=jobs)
+
+
+def _plan_there(plan: Plan, parallel: int | None) -> Plan:
+  """The plan with what its section `cluster` asks for; nodes check what they have."""
+  checks.check_installed("submitit", "--cluster slurm")
+  slurm.check()
+  if plan.time_limit_s or plan.run_time_limit_s:
+    raise UserError(
+      "--time-limit and --run-time-limit are for this machine; on a cluster a job that "
+      "reaches 'time' of the section 'cluster' goes on in another one."
+    )
+  device = "cpu" if plan.device == "cpu" else "cuda"
+  checks.check_backend(plan.backend, device)
+  jobs = min(parallel or plan.resources.parallel or len(plan.runs), len(plan.runs))
+  return dataclasses.replace(plan, cluster="slurm", device=device, jobs=jobs)
 
 
 def _dry_run(plan: Plan, root: Path) -> int:

@@ -34,6 +34,7 @@ def estimate(plan: Plan, jobs: Sequence[Job]) -> tuple[float, str]:
     rate, basis = sum(rates) / len(rates) * plan.jobs, "earlier runs of this sweep"
   else:
     rate = ASSUMED_STEPS_PER_S[plan.device.split(":")[0]]
+    rate *= plan.jobs * plan.gpus if plan.cluster else 1
     basis = "a guess; 'decap bench' measures, and steps-per-s sets it"
   steps = starts = 0
   for job in jobs:
@@ -59,10 +60,18 @@ def plan_lines(plan: Plan, jobs: Sequence[Job]) -> list[str]:
   at_a_time = f"{plan.jobs} at a time" if plan.jobs != 1 else "one at a time"
   count = f"{len(jobs)} runs" if len(jobs) != 1 else "1 run"
   lines.append(
-    f"{count} on {plan.device}, {at_a_time}; training takes about "
+    f"{count} on {_place(plan)}, {at_a_time}; training takes about "
     f"{duration(seconds)}: {basis}."
   )
   return lines
+
+
+def _place(plan: Plan) -> str:
+  if plan.cluster is None:
+    return plan.device
+  if plan.device == "cpu":
+    return f"{plan.cluster}, {plan.resources.cpus} cores each"
+  return f"{plan.cluster}, {plan.gpus} {plan.resources.gpu or 'GPU'} each"
 
 
 _VALUES = {"episode": "{:.0f}", "reward": "{:.2f}", "error": "{:.2f}", "δ̄": "{:.3f}"}

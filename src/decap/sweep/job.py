@@ -104,6 +104,8 @@ def train_command(job: Job, plan: Plan) -> list[str]:
   spec, folder = job.run.spec, job.folder()
   command = ["train", "--device", plan.device, "--backend", plan.backend]
   command += ["--iterations", str(spec.iterations)]
+  if plan.gpus > 1:
+    command += ["--gpus", str(plan.gpus)]
   if folder is not None and _latest_iteration(folder):
     return [*command, "--resume", str(folder)]
   command += ["--task", spec.task, "--method", spec.method, "--seed", str(spec.seed)]

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 from decap.errors import UserError
 from decap.methods import check_options, get_method
 from decap.runs import RunSpec, read_limits
+from decap.sweep import values
+from decap.sweep.resources import Resources, read_resources
 
 if TYPE_CHECKING:
   from decap.commands.evaluate import EvaluateArgs
@@ -44,6 +46,7 @@ SWEEP_KEYS = (
   "time-limit",
   "run-time-limit",
   "steps-per-s",
+  "cluster",
 )
 """Keys about the sweep as a whole, at the top only."""
 
@@ -94,6 +97,15 @@ class Plan:
   """Seconds after which a run saves and makes room for the next."""
   steps_per_s: float | None = None
   """Environment steps per second of all jobs together, for the time estimate."""
+  resources: Resources = Resources()
+  """What a job asks of a cluster."""
+  cluster: str | None = None
+  """Whose jobs the runs are: None is this machine."""
+
+  @property
+  def gpus(self) -> int:
+    """GPUs of one run; on this machine one process has one."""
+    return self.resources.gpus if self.cluster and self.device != "cpu" else 1
 
   def evaluation_label(self, task: str) -> str:
     """What names the metrics file of a run of `task`: empty, or e.g. ``disturbed``."""
@@ -126,36 +138,29 @@ def make_plan(data: Any, base: Path = Path()) -> Plan:
   """Expand the contents of a sweep file; files that it names lie below `base`."""
   if not isinstance(data, dict):
     raise UserError(f"a sweep file maps keys to values ({', '.join(RUN_KEYS)}, …).")
-  _check_keys(data, RUN_KEYS + SWEEP_KEYS)
+  values.check_keys(data, RUN_KEYS + SWEEP_KEYS)
   common = {key: value for key, value in data.items() if key in RUN_KEYS}
   blocks = data.get("runs", [{}])
   if not isinstance(blocks, list) or not all(isinstance(b, dict) for b in blocks):
     raise UserError("'runs' must be a list of blocks, each a map of keys to values.")
   runs: list[PlannedRun] = []
   for block in blocks:
-    _check_keys(block, RUN_KEYS)
+    values.check_keys(block, RUN_KEYS)
     runs += _expand(_merge(common, block), base)
   _check_names(runs)
   return Plan(
     runs=tuple(runs),
     device=str(data.get("device", "auto")),
-    backend=_choice(data.get("backend", "auto"), "backend", ("auto", "warp", "native")),
-    jobs=_whole(data, "jobs", 1) if "jobs" in data else None,
+    backend=values.choice(
+      data.get("backend", "auto"), "backend", ("auto", "warp", "native")
+    ),
+    jobs=values.whole(data, "jobs", 1) if "jobs" in data else None,
     evaluate=_evaluation(data.get("evaluate", True)),
-    time_limit_s=parse_duration(data.get("time-limit")),
-    run_time_limit_s=parse_duration(data.get("run-time-limit")),
-    steps_per_s=_positive(data, "steps-per-s") if "steps-per-s" in data else None,
+    time_limit_s=values.parse_duration(data.get("time-limit")),
+    run_time_limit_s=values.parse_duration(data.get("run-time-limit")),
+    steps_per_s=values.positive(data, "steps-per-s") if "steps-per-s" in data else None,
+    resources=read_resources(values.mapping(data, "cluster")),
   )
-
-
-def parse_duration(value: Any) -> float | None:
-  """Seconds of ``90``, ``"90s"``, ``"40m"`` or ``"1.5h"``; None stays None."""
-  if value is None:
-    return None
-  match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|m|min|h)?", str(value).strip())
-  if not match or float(match[1]) <= 0:
-    raise UserError(f"'{value}' is no duration; write 90s, 40m or 2h.")
-  return float(match[1]) * {"m": 60, "min": 60, "h": 3600}.get(match[2], 1)
 
 
 def option_tokens(options: Mapping[str, Any]) -> tuple[str, ...]:
@@ -171,22 +176,22 @@ def option_tokens(options: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _expand(block: dict[str, Any], base: Path) -> list[PlannedRun]:
-  grid = _mapping(block, "grid")
+  grid = values.mapping(block, "grid")
   choices: list[list[Any]] = [
-    [(key, value) for value in _as_list(values)] for key, values in grid.items()
+    [(key, value) for value in values.as_list(items)] for key, items in grid.items()
   ]
   choices = [_names(block, "task"), _names(block, "method"), *choices, _seeds(block)]
   limits_file = base / str(block["limits"]) if block.get("limits") else None
   runs = []
   for task, method, *chosen, seed in itertools.product(*choices):
-    overrides = option_tokens({**_mapping(block, "overrides"), **dict(chosen)})
+    overrides = option_tokens({**values.mapping(block, "overrides"), **dict(chosen)})
     spec = RunSpec(
       task=task,
       method=method,
       seed=seed,
-      num_envs=_whole(block, "num-envs", 1),
-      iterations=_whole(block, "iterations", 1),
-      blind=_yes(block, "blind"),
+      num_envs=values.whole(block, "num-envs", 1),
+      iterations=values.whole(block, "iterations", 1),
+      blind=values.yes(block, "blind"),
       limits=read_limits(limits_file) if limits_file else {},
       overrides=overrides,
     )
@@ -220,23 +225,20 @@ def _check_names(runs: list[PlannedRun]) -> None:
       )
 
 
-def _check_keys(data: Mapping[str, Any], known: tuple[str, ...]) -> None:
-  for key in data:
-    if key not in known:
-      raise UserError(f"unknown key '{key}' (there are {', '.join(known)}).")
-
-
 def _merge(common: dict[str, Any], block: dict[str, Any]) -> dict[str, Any]:
   """A block's keys replace the common ones; overrides are merged."""
   merged = {**common, **block}
-  overrides = {**_mapping(common, "overrides"), **_mapping(block, "overrides")}
+  overrides = {
+    **values.mapping(common, "overrides"),
+    **values.mapping(block, "overrides"),
+  }
   return {**merged, "overrides": overrides}
 
 
 def _label(name: Any, chosen: list[tuple[str, Any]]) -> str:
   parts = [str(name)] if name else []
   parts += [
-    f"{key.split('.')[-1]}={'x'.join(map(str, _as_list(value)))}"
+    f"{key.split('.')[-1]}={'x'.join(map(str, values.as_list(value)))}"
     for key, value in chosen
   ]
   return re.sub(r"[^\w.=-]+", "-", "_".join(parts))
@@ -245,38 +247,15 @@ def _label(name: Any, chosen: list[tuple[str, Any]]) -> str:
 def _names(block: dict[str, Any], key: str) -> list[str]:
   if block.get(key) in (None, []):
     raise UserError(f"'{key}' is missing.")
-  return [str(value) for value in _as_list(block[key])]
+  return [str(value) for value in values.as_list(block[key])]
 
 
 def _seeds(block: dict[str, Any]) -> list[int]:
-  seeds = _as_list(block.get("seed", 1))
+  seeds = values.as_list(block.get("seed", 1))
   for seed in seeds:
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
       raise UserError(f"a seed must be a whole number from 0 on, not {seed!r}.")
   return seeds
-
-
-def _mapping(block: Mapping[str, Any], key: str) -> dict[str, Any]:
-  value = block.get(key) or {}
-  if not isinstance(value, dict):
-    raise UserError(f"'{key}' must map options to values.")
-  return value
-
-
-def _whole(block: Mapping[str, Any], key: str, least: int) -> int:
-  value = block.get(key)
-  if value is None:
-    raise UserError(f"'{key}' is missing.")
-  if isinstance(value, bool) or not isinstance(value, int) or value < least:
-    raise UserError(f"'{key}' must be a whole number from {least} on, not {value!r}.")
-  return value
-
-
-def _positive(block: Mapping[str, Any], key: str) -> float:
-  value = block[key]
-  if isinstance(value, bool) or not isinstance(value, (int, float)) or value <= 0:
-    raise UserError(f"'{key}' must be above 0, not {value!r}.")
-  return float(value)
 
 
 def _evaluation(value: Any) -> tuple[str, ...] | None:
@@ -292,7 +271,7 @@ def _evaluation(value: Any) -> tuple[str, ...] | None:
     if item is not False:
       tokens.append(f"--{key}")
     if not isinstance(item, bool):
-      tokens += map(str, _as_list(item))
+      tokens += map(str, values.as_list(item))
   # Now, and not after hours of training.
   args = _evaluate_args(tokens)
   args.protocol(args.task or "g1-flat")
@@ -312,23 +291,6 @@ def _evaluate_args(tokens: Sequence[str]) -> EvaluateArgs:
   if unknown:
     raise UserError(f"'evaluate' has an unknown option '{unknown[0].lstrip('-')}'.")
   return evaluate.read_arguments(options)
-
-
-def _yes(block: Mapping[str, Any], key: str) -> bool:
-  value = block.get(key, False)
-  if not isinstance(value, bool):
-    raise UserError(f"'{key}' must be true or false, not {value!r}.")
-  return value
-
-
-def _choice(value: Any, key: str, known: tuple[str, ...]) -> str:
-  if value not in known:
-    raise UserError(f"'{key}' must be one of {', '.join(known)}, not {value!r}.")
-  return value
-
-
-def _as_list(value: Any) -> list[Any]:
-  return list(value) if isinstance(value, (list, tuple)) else [value]
 
 
 def with_options(plan: Plan, **options: Any) -> Plan:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import signal
 import subprocess
@@ -27,6 +28,7 @@ class Process:
     env: Environment variables.
     cpus: Cores that it may use; empty is all.
     keep_open: A file that is inherited, such as a lock that lasts as long as it.
+    tied: Whether it ends when this process does, and leaves SLURM's signals to it.
   """
 
   def __init__(
@@ -36,6 +38,7 @@ class Process:
     env: Mapping[str, str],
     cpus: frozenset[int] = frozenset(),
     keep_open: int | None = None,
+    tied: bool = False,
   ):
     self.cpus = cpus
     self.interrupted = False
@@ -55,6 +58,7 @@ class Process:
         # Ctrl-C is for the sweep, which then interrupts its runs once.
         start_new_session=True,
         pass_fds=() if keep_open is None else (keep_open,),
+        preexec_fn=_tie if tied else None,
       )
     if cpus and hasattr(os, "sched_setaffinity"):
       with contextlib.suppress(ProcessLookupError):
@@ -81,9 +85,26 @@ class Process:
     now = time.monotonic()
     if not self.interrupted:
       self.interrupted, self._asked, self._told = True, now, 1
-      self._process.send_signal(signal.SIGINT)
+      self._send(signal.SIGINT)
     elif self._told == 1 and now - self._asked > GRACE_S:
       self._told = 2
-      self._process.send_signal(signal.SIGINT)
+      self._send(signal.SIGINT)
     elif now - self._asked > 2 * GRACE_S:
-      self._process.kill()
+      self._send(signal.SIGKILL)
+
+  def _send(self, number: int) -> None:
+    """To all of its processes, as Ctrl-C does; torchrun's are several."""
+    with contextlib.suppress(ProcessLookupError):
+      os.killpg(self._process.pid, number)
+
+
+def _tie() -> None:
+  """In the child, before it becomes the command.
+
+  Before a time limit SLURM signals every process of a job, and the default is to die of
+  it. A child that outlives its job would write into a folder that the next job takes over.
+  """
+  for number in (signal.SIGUSR1, signal.SIGUSR2):
+    signal.signal(number, signal.SIG_IGN)
+  set_parent_death_signal = 1
+  ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGKILL)

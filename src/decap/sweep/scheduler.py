@@ -33,7 +33,6 @@ class Scheduler(abc.ABC):
   """
 
   poll_s = 0.5
-  on_signal = "Stopping: runs save at their next iteration boundary."
 
   def __init__(self, plan: Plan, root: Path, display: Display):
     self.jobs = [Job(run, root) for run in plan.runs]
@@ -50,6 +49,11 @@ class Scheduler(abc.ABC):
     with self._stops_on_signals():
       while self.step():
         time.sleep(self.poll_s)
+
+  @property
+  def on_signal(self) -> str:
+    """What Ctrl-C does, said when it is pressed."""
+    return "Stopping: runs save at their next iteration boundary."
 
   @abc.abstractmethod
   def step(self) -> bool:
@@ -160,10 +164,12 @@ def locked(root: Path) -> Iterator[int]:
   with (root / ".lock").open("w") as file:
     try:
       fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+    except BlockingIOError:
       raise UserError(
         f"Another sweep, or a run that one left behind, is at work in {root}."
       ) from None
+    except OSError:
+      pass  # A file system without locks is trusted.
     yield file.fileno()
 
 

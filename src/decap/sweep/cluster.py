@@ -1,0 +1,233 @@
+"""The runs of a sweep as jobs of a SLURM cluster, through submitit.
+
+A job trains a run and evaluates it. It looks at the disk to see what is left, so that a
+job that starts again, for whatever reason, goes on where the last checkpoint is.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from decap.errors import UserError
+from decap.files import write_text
+from decap.sweep import slurm
+from decap.sweep.job import Job
+from decap.sweep.plan import Plan, PlannedRun
+from decap.sweep.process import INTERRUPTED, Process
+from decap.sweep.scheduler import Display, Scheduler
+
+JOBS_FILE = "cluster.json"
+"""In the sweep's folder: run → its last job, so that a later sweep finds it."""
+
+LOGS = "logs/slurm"
+
+RESTARTS = 3
+"""How often a run is started again without having come further."""
+
+
+class Interruption(RuntimeError):
+  """Something from outside ended a run; it can go on."""
+
+
+@dataclass
+class Work:
+  """What one job does; submitit pickles it, and calls it on a node."""
+
+  run: PlannedRun
+  plan: Plan
+  root: Path
+
+  def __call__(self) -> str:
+    """Train and evaluate, each in a process of its own."""
+    job = Job(self.run, self.root)
+    while True:
+      state, arguments = job.next_stage(self.plan)
+      if state == "done":
+        return state
+      self._process = Process(arguments, job.log_file, os.environ, tied=True)
+      while (code := self._process.poll()) is None:
+        time.sleep(0.2)
+      if code < 0 or code == INTERRUPTED:
+        raise Interruption(f"{state} ended with code {code}")
+      if code or job.next_stage(self.plan)[0] == state:
+        raise RuntimeError(f"{state}: {job.last_line()}")
+
+  def checkpoint(self) -> Any:
+    """Called before the job's end, by time or by others: save, then queue again."""
+    from submitit.helpers import DelayedSubmission
+
+    process: Process | None = getattr(self, "_process", None)
+    # SLURM may say it twice; the second time waits as well.
+    if process:
+      process.interrupt()
+      end = time.monotonic() + self.plan.resources.grace_s
+      while process.poll() is None and time.monotonic() < end:
+        time.sleep(0.2)
+    return DelayedSubmission(Work(self.run, self.plan, self.root))
+
+
+class ClusterScheduler(Scheduler):
+  """Submits what is left, and watches; ending it leaves the jobs alone."""
+
+  poll_s = 2.0
+
+  def __init__(self, plan: Plan, root: Path, display: Display):
+    super().__init__(plan, root.resolve(), display)
+    self._ids, self._restarts = _read_jobs(self._root)
+    self._came: dict[str, int] = {}
+    self._executor = _make_executor(plan, self._root)
+
+  @property
+  def on_signal(self) -> str:
+    ids = sorted({identity.split("_")[0] for identity in self._ids.values()})
+    return (
+      "Looked away: jobs go on, and the same command looks again. "
+      f"This ends them: scancel {' '.join(ids)}"
+    )
+
+  def step(self) -> bool:
+    if self.stopped:
+      return False
+    states = slurm.states()
+    if states is not None:
+      for job in self.jobs:
+        if job.state not in ("done", "failed", "stopped"):
+          self._look(job, states)
+      self._submit([j for j in self.jobs if j.state == "waiting" and not self._id(j)])
+    self._display.update(self.jobs)
+    return any(job.state in ("waiting", "training", "evaluating") for job in self.jobs)
+
+  # Private methods.
+
+  def _id(self, job: Job) -> str | None:
+    return self._ids.get(job.run.name)
+
+  def _look(self, job: Job, states: dict[str, str]) -> None:
+    """Take over what SLURM, and then the disk, says of a job."""
+    identity = self._id(job)
+    if identity is None:
+      return
+    state = states.get(identity, "")
+    if state in slurm.WAITING:
+      job.state = "waiting"
+    elif state in slurm.WORKING:
+      stage = job.next_stage(self._plan)[0]
+      job.state = "evaluating" if stage == "done" else stage
+    else:
+      self._ended(job, identity, state)
+
+  def _ended(self, job: Job, identity: str, state: str) -> None:
+    job.state = "waiting"
+    self._settle(job)
+    if job.state == "done":
+      return
+    del self._ids[job.run.name]
+    error = _error(self._root, identity)
+    if state == "CANCELLED":
+      job.state, job.note = "stopped", f"job {identity} was cancelled"
+    elif error is None and state and not _paths(self._root, identity).stdout.exists():
+      slurm.cancel(self._ids.values())
+      raise UserError(
+        f"Job {identity} ended and left nothing in {self._root / LOGS}: the nodes of "
+        "the cluster do not see this folder; --output must be on a disk that they share."
+      )
+    elif state in slurm.ENDED_BY_CLUSTER or error is None or "Interruption" in error:
+      self._restart(job, identity, state)
+    else:
+      self._fail(job, f"job {identity}: {job.last_line() or error.splitlines()[-1]}")
+
+  def _restart(self, job: Job, identity: str, state: str) -> None:
+    """Leave the job to be submitted again, unless this leads nowhere."""
+    name, came = job.run.name, job.done_iterations()
+    tries = self._restarts.get(name, 0) + 1
+    if came > self._came.get(name, 0):
+      tries = 1
+    self._came[name], self._restarts[name] = came, tries
+    how = f"job {identity} was ended ({state.lower() or 'killed'})"
+    if tries > RESTARTS:
+      self._fail(job, f"{how} {tries} times without coming further")
+    else:
+      self._display.message(f"{name}: {how}; going on from iteration {came}.")
+
+  def _submit(self, jobs: Sequence[Job]) -> None:
+    if not jobs:
+      return
+    from submitit.core.utils import FailedJobError
+
+    try:
+      with self._executor.batch():
+        submitted = [
+          self._executor.submit(Work(job.run, self._plan, self._root)) for job in jobs
+        ]
+      ids = [handle.job_id for handle in submitted]
+    except FailedJobError as error:
+      reason = [line for line in str(error).splitlines() if "error" in line.lower()]
+      raise UserError(
+        f"SLURM refuses the jobs: {(reason or [str(error)])[-1]}"
+      ) from None
+    self._ids.update(zip((job.run.name for job in jobs), ids, strict=True))
+    _write_jobs(self._root, self._ids, self._restarts)
+    what = f"jobs {ids[0]} to {ids[-1]}" if len(ids) > 1 else f"job {ids[0]}"
+    self._display.message(f"Submitted {what}.")
+
+
+def refuse_if_at_work(root: Path) -> None:
+  """This machine must not train what a cluster is at work on."""
+  ids = set(_read_jobs(root)[0].values())
+  if not ids:
+    return
+  try:
+    states = slurm.states() or {}
+  except OSError:  # No SLURM here: nobody to ask.
+    return
+  active = [i for i in ids if states.get(i) in slurm.WAITING | slurm.WORKING]
+  if active:
+    raise UserError(
+      f"A cluster is at work in {root} (job {min(active)}); use --cluster slurm to look "
+      "at it, or scancel to end it."
+    )
+
+
+def _make_executor(plan: Plan, root: Path) -> Any:
+  import submitit
+
+  # However often time is up: the run decides when it is done.
+  executor = submitit.SlurmExecutor(root / LOGS, max_num_timeout=1_000_000)
+  executor.update_parameters(**plan.resources.submitit(plan.device, plan.jobs or 1))
+  return executor
+
+
+def _paths(root: Path, identity: str) -> Any:
+  from submitit.core.utils import JobPaths
+
+  return JobPaths(root / LOGS, identity, 0)
+
+
+def _error(root: Path, identity: str) -> str | None:
+  """The traceback that a job left; None if it could not even do that."""
+  from submitit.core.utils import pickle_load
+
+  try:
+    kind, value = pickle_load(_paths(root, identity).result_pickle)
+  except (OSError, EOFError):
+    return None
+  return str(value).strip() if kind == "error" else "it ended early"
+
+
+def _read_jobs(root: Path) -> tuple[dict[str, str], dict[str, int]]:
+  try:
+    data = json.loads((root / JOBS_FILE).read_text())
+    return dict(data["jobs"]), dict(data["restarts"])
+  except (OSError, ValueError, KeyError, TypeError):
+    return {}, {}
+
+
+def _write_jobs(root: Path, ids: dict[str, str], restarts: dict[str, int]) -> None:
+  text = json.dumps({"jobs": ids, "restarts": restarts}, indent=2)
+  write_text(root / JOBS_FILE, text + "\n")
