@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from decap.cli import main, split_overrides
+from decap.cli import main
 from decap.commands import checks
-from decap.errors import UserError
+from decap.commands.reading import split_overrides
+from decap.errors import UserError, box_sentence
 from decap.methods import METHODS
-from decap.runs import _tyro_sentence, read_limits
+from decap.runs import read_limits
 
 
 def _fails(capsys, *argv: str) -> str:
@@ -34,7 +35,7 @@ def _fails(capsys, *argv: str) -> str:
     (["train", "--task", "g2"], "Unknown task 'g2' (there are g1-flat"),
     (["train", "--task", "g1-flat", "--method", "x"], "Unknown method 'x' (there are"),
     (["train", "--tsk", "g1-flat"], "Unknown option '--tsk' of 'decap train' (did you"),
-    (["train", "--num-envs", "many"], "invalid int value: 'many'"),
+    (["train", "--num-envs", "many"], "--num-envs must be a whole number, not 'many'"),
     (
       ["train", "--task", "g1-flat", "--num-envs", "0"],
       "--num-envs must be at least 1",
@@ -46,7 +47,10 @@ def _fails(capsys, *argv: str) -> str:
     (["train", "--task", "g1-flat", "--iterations", "0"], "--iterations must be at"),
     (["train", "--task", "g1-flat", "--device", "gpu"], "Unknown device 'gpu'"),
     (["train", "--task", "g1-flat", "--device", "cuda:99"], "GPU"),
-    (["train", "--task", "g1-flat", "--backend", "isaac"], "invalid choice: 'isaac'"),
+    (
+      ["train", "--task", "g1-flat", "--backend", "isaac"],
+      "--backend must be one of auto, warp, native, not 'isaac'",
+    ),
     (["train", "--resume", "nowhere"], "There is no run folder or checkpoint nowhere"),
     (["train", "--seed", "4294967296"], "--seed must be below 2^32, not 4294967296"),
     (["evaluate", "stand", "--seed", str(2**70)], "--seed must be below 2^32"),
@@ -75,7 +79,10 @@ def _fails(capsys, *argv: str) -> str:
       "--command and --schedule exclude each other",
     ),
     (["play", "a", "--schedule", "x"], "is not SECONDS:VX,VY,YAW"),
-    (["play", "a", "--distance", "0"], "--distance must be 0.3 to 100 m, not 0"),
+    (
+      ["play", "a", "--distance", "0"],
+      "--distance must be between 0.3 and 100 m, not 0",
+    ),
     (["play", "a", "--size", "0", "480"], "--size must be even numbers from 16"),
     (["train", "--task", "g1-flat", "--threads", "0"], "--threads must be at least 1"),
     (
@@ -166,7 +173,7 @@ def test_quick_answers_import_nothing_heavy_and_take_less_than_a_second():
       main(json.loads(sys.argv[1]))
     except SystemExit:
       pass
-    heavy = {"torch", "mjlab", "mujoco", "warp", "tyro"} & set(sys.modules)
+    heavy = {"torch", "mjlab", "mujoco", "warp", "rich"} & set(sys.modules)
     print("heavy", sorted(heavy), time.process_time())
   """)
   for argv in QUICK:
@@ -178,7 +185,8 @@ def test_quick_answers_import_nothing_heavy_and_take_less_than_a_second():
     )
     _, heavy, seconds = result.stdout.splitlines()[-1].rsplit(maxsplit=2)
     assert heavy == "[]", argv
-    assert float(seconds) < 1.0, argv
+    # Half of it is Python's own start.
+    assert float(seconds) < (0.3 if argv[0] in ("--help", "--version", "list") else 1.0)
 
 
 def test_list_names_tasks_methods_and_backends(capsys):
@@ -228,7 +236,7 @@ def test_a_box_of_tyro_becomes_one_sentence():
     "│ For full helptext, see decap --help │\n╰────────╯\n"
   )
   expected = "Error parsing --env.x: could not convert string to float: 'y'."
-  assert _tyro_sentence(box) == expected
+  assert box_sentence(box) == expected
 
 
 def test_a_closed_pipe_is_no_error():

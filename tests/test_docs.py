@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from decap.cli import COMMANDS, parse
+from decap.commands.train import TrainArgs
 from decap.runs import RunSpec, build_configs
 
 ROOT = Path(__file__).parents[1]
@@ -27,9 +28,9 @@ def test_command_lines_are_accepted(page):
   for name in re.findall(r"`(?:\.venv/bin/)?decap ([^`\s]+)", text):
     assert name in COMMANDS, name
   for line in re.findall(r"^ *decap (.*)$", text, re.MULTILINE):
-    _, options = parse(shlex.split(line, comments=True))
-    if line.startswith("train") and options.task:
+    options = parse(shlex.split(line, comments=True))
+    if isinstance(options, TrainArgs) and options.task:
       # The configs take all overrides; limits files are the reader's own.
-      method, overrides = options.method or "decap", tuple(options.overrides)
+      method, overrides = options.method or "decap", options.overrides
       spec = RunSpec(options.task, method, blind=options.blind, overrides=overrides)
       build_configs(spec)

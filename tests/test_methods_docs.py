@@ -135,8 +135,9 @@ def test_the_commands_of_the_page_are_accepted(tmp_path, monkeypatch):
   commands = re.findall(r"^ *decap train (--.*)$", PAGE, re.MULTILINE)
   assert len(commands) > 15
   for command in commands:
-    _, options = parse(["train", *shlex.split(command)])
-    env, _ = build_configs(train._new(options, "cpu"))
+    args = parse(["train", *shlex.split(command)])
+    assert isinstance(args, train.TrainArgs)
+    env, _ = build_configs(train.new_spec(args))
     # What the constraint manager asks for.
     for term in env.constraints.values():
       if isinstance(term.limits, dict):

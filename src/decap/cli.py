@@ -7,55 +7,41 @@ most often are checked first, and only then does a command import what it needs.
 
 from __future__ import annotations
 
-import argparse
-import difflib
 import importlib
 import sys
 from collections.abc import Sequence
-from types import ModuleType
 
 from decap import __version__
-from decap.errors import UserError
+from decap.commands.args import Args, validate
+from decap.commands.reading import read
+from decap.errors import UserError, unknown
 
 COMMANDS = {
-  "train": ("decap.commands.train", "train a policy, or continue a run"),
-  "play": ("decap.commands.play", "watch a policy in the browser, or record a video"),
-  "export": ("decap.commands.export", "write a run's policy as a bundle for a robot"),
-  "deploy": ("decap.commands.deploy", "drive a robot with policy bundles"),
-  "simulator": ("decap.commands.simulator", "a simulated robot on the network"),
-  "faults": ("decap.commands.faults", "play faults around a walking robot"),
-  "flight": ("decap.commands.flight", "show what the flight recorder wrote"),
-  "sim2sim": ("decap.commands.sim2sim", "walk a policy on the simulated robot"),
-  "sweep": ("decap.commands.sweep", "train, evaluate and compare a list of runs"),
-  "evaluate": ("decap.commands.evaluate", "measure smoothness, violations, tracking"),
-  "compare": ("decap.commands.compare", "put the results of several runs in one table"),
-  "profile": ("decap.commands.profile", "propose limits from measured motion"),
-  "figure": ("decap.commands.figure", "draw the methods' barrier and probability"),
-  "bench": ("decap.commands.bench", "measure speed on this machine"),
-  "list": ("decap.commands.list_", "list tasks, methods and physics backends"),
-  "demo": (
-    "decap.commands.demo",
-    "two policies side by side, then a minute of training",
-  ),
+  "train": "train a policy, or continue a run",
+  "play": "watch a policy in the browser, or record a video",
+  "export": "write a run's policy as a bundle for a robot",
+  "deploy": "drive a robot with policy bundles",
+  "simulator": "a simulated robot on the network",
+  "faults": "play faults around a walking robot",
+  "flight": "show what the flight recorder wrote",
+  "sim2sim": "walk a policy on the simulated robot",
+  "sweep": "train, evaluate and compare a list of runs",
+  "evaluate": "measure smoothness, violations, tracking",
+  "compare": "put the results of several runs in one table",
+  "profile": "propose limits from measured motion",
+  "figure": "draw the methods' barrier and probability",
+  "bench": "measure speed on this machine",
+  "list": "list tasks, methods and physics backends",
+  "demo": "two policies side by side, then a minute of training",
 }
-"""Name → module and one-line help. A module offers `add_options` and `run`."""
+"""Name → one line of help. `decap.commands.NAME` holds the dataclass `NameArgs`."""
 
 
 TRAINING_PACKAGES = (
-  *("torch", "mjlab", "mjbatch", "rsl_rl", "tyro", "rich", "yaml", "tensordict"),
+  *("torch", "mjlab", "mjbatch", "rsl_rl", "rich", "yaml", "tensordict"),
   *("tensorboard", "onnx", "onnxscript", "matplotlib", "mediapy", "warp"),
 )
 """Top-level modules that come with ``decap[train]`` only."""
-
-
-class Parser(argparse.ArgumentParser):
-  """An ArgumentParser whose errors are one sentence."""
-
-  def __init__(self, **kwargs):
-    super().__init__(allow_abbrev=False, **kwargs)
-
-  def error(self, message: str):
-    raise UserError(f"{message[0].upper()}{message[1:]} (see '{self.prog} --help').")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -76,48 +62,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def parse(argv: Sequence[str]) -> tuple[ModuleType, argparse.Namespace]:
-  """Module of a command, and its options as `run` takes them."""
+def parse(argv: Sequence[str]) -> Args:
+  """A command with its options."""
   name, *rest = argv
   if name not in COMMANDS:
-    raise UserError(f"Unknown command '{name}'{suggest(name, COMMANDS)}.")
-  module_name, summary = COMMANDS[name]
-  module = importlib.import_module(module_name)
-  parser = Parser(prog=f"decap {name}", description=summary[0].upper() + summary[1:])
-  module.add_options(parser)
-  arguments, overrides = split_overrides(rest)
-  options, unknown = parser.parse_known_args(arguments)
-  if unknown:
-    known = list(parser._option_string_actions)
-    raise UserError(
-      f"Unknown option '{unknown[0]}' of 'decap {name}'{suggest(unknown[0], known)}."
-    )
-  if overrides and not getattr(module, "TAKES_OVERRIDES", False):
-    raise UserError(f"'decap {name}' takes no '{overrides[0]}'.")
-  options.overrides = overrides
-  options.argv = list(argv)
-  return module, options
-
-
-def split_overrides(argv: list[str]) -> tuple[list[str], list[str]]:
-  """Separate ``--env.… VALUE`` and ``--agent.… VALUE`` from the other options."""
-  plain, overrides = [], []
-  current = plain
-  for token in argv:
-    if token.startswith(("--env.", "--agent.")):
-      current = overrides
-    elif token.startswith("--"):
-      current = plain
-    current.append(token)
-  return plain, overrides
-
-
-def suggest(name: str, known) -> str:
-  """A hint at the known name that comes closest, or all names if they are few."""
-  close = difflib.get_close_matches(name, list(known), n=1)
-  if close:
-    return f" (did you mean '{close[0]}'?)"
-  return f" (there are {', '.join(known)})" if len(known) <= 12 else ""
+    raise unknown("command", name, COMMANDS)
+  module = importlib.import_module(f"decap.commands.{name}")
+  cls = getattr(module, f"{name.capitalize()}Args")
+  return read(cls, rest, name, COMMANDS[name])
 
 
 def _run(argv: list[str]) -> int:
@@ -128,8 +80,9 @@ def _run(argv: list[str]) -> int:
     print(f"decap {__version__}")
     return 0
   try:
-    module, options = parse(argv)
-    return module.run(options) or 0
+    args = parse(argv)
+    validate(args)
+    return args.run() or 0
   except ModuleNotFoundError as error:
     if (error.name or "").split(".")[0] not in TRAINING_PACKAGES:
       raise
@@ -146,7 +99,7 @@ def _help() -> str:
     "Trains, measures and exports smooth legged-locomotion policies.",
     "",
     "commands:",
-    *(f"  {name:<10} {summary}" for name, (_, summary) in COMMANDS.items()),
+    *(f"  {name:<10} {summary}" for name, summary in COMMANDS.items()),
     "",
     "'decap COMMAND --help' shows the options of a command.",
   ]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Literal
 
-from decap.errors import UserError
+from decap.errors import UserError, unknown
 
 if TYPE_CHECKING:
   from decap.envs.constrained_env import ConstrainedEnv, ConstrainedEnvCfg
@@ -69,7 +69,7 @@ class Method:
 def get_method(name: str) -> Method:
   """The method of that name."""
   if name not in METHODS:
-    raise UserError(f"Unknown method '{name}' (there are {', '.join(METHODS)}).")
+    raise unknown("method", name, METHODS)
   return METHODS[name]
 
 

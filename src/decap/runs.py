@@ -16,12 +16,13 @@ import math
 import os
 import re
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from decap.errors import UserError
+from decap.errors import UserError, box_sentence
 from decap.methods import (
   check_effects,
   check_options,
@@ -80,19 +81,17 @@ def build_configs(
   Args:
     play: The task's play variant: endless episodes, no noise, no pushes.
   """
-  from decap.tasks import TASKS, agent_cfg, env_cfg, hide_clock
+  from decap.tasks import agent_cfg, env_cfg, hide_clock
 
   method = get_method(spec.method)
   overrides = list(spec.overrides)
   check_options(method, overrides)
-  if spec.task not in TASKS:
-    raise UserError(f"Unknown task '{spec.task}' (there are {', '.join(TASKS)}).")
   env = env_cfg(spec.task, play=play)
   agent = agent_cfg(spec.task)
   if spec.blind:
     hide_clock(env)
   _add_groups(env, overrides)
-  _apply_limits(env, spec.limits)
+  apply_limits(env, spec.limits)
   method.edit(env, agent)
   env.seed = agent.seed = spec.seed
   if spec.num_envs is not None and not play:
@@ -129,6 +128,32 @@ def read_limits(path: str | Path) -> dict[str, Any]:
           f"{path}: the limit of '{where}' must be finite and above 0, not {limit!r}."
         )
   return data
+
+
+def apply_limits(env: ConstrainedEnvCfg, limits: Mapping[str, Any]) -> None:
+  """Put limits in the place of the task's; groups that are not named keep theirs."""
+  for name, values in limits.items():
+    if name not in env.constraints:
+      raise UserError(
+        f"The limits name an unknown constraint '{name}' "
+        f"(there are {', '.join(env.constraints)})."
+      )
+    term = env.constraints[name]
+    if isinstance(values, dict) != isinstance(term.limits, dict):
+      raise UserError(
+        f"The limits of '{name}' must be "
+        + ("given per group." if isinstance(term.limits, dict) else "one number.")
+      )
+    if isinstance(values, dict) and isinstance(term.limits, dict):
+      unknown = values.keys() - env.groups.keys()
+      if unknown:
+        raise UserError(
+          f"The limits of '{name}' name an unknown group '{min(unknown)}' "
+          f"(there are {', '.join(env.groups)})."
+        )
+      term.limits = {**term.limits, **values}
+    else:
+      term.limits = values
 
 
 def write_spec(folder: Path, spec: RunSpec) -> None:
@@ -227,31 +252,6 @@ def _add_groups(env: ConstrainedEnvCfg, overrides: list[str]) -> None:
       env.groups[match[1]] = BodyGroupCfg(joint_names=(), p_max=0.25)
 
 
-def _apply_limits(env: ConstrainedEnvCfg, limits: dict[str, Any]) -> None:
-  for name, values in limits.items():
-    if name not in env.constraints:
-      raise UserError(
-        f"The limits name an unknown constraint '{name}' "
-        f"(there are {', '.join(env.constraints)})."
-      )
-    term = env.constraints[name]
-    if isinstance(values, dict) != isinstance(term.limits, dict):
-      raise UserError(
-        f"The limits of '{name}' must be "
-        + ("given per group." if isinstance(term.limits, dict) else "one number.")
-      )
-    if isinstance(values, dict) and isinstance(term.limits, dict):
-      unknown = values.keys() - env.groups.keys()
-      if unknown:
-        raise UserError(
-          f"The limits of '{name}' name an unknown group '{min(unknown)}' "
-          f"(there are {', '.join(env.groups)})."
-        )
-      term.limits = {**term.limits, **values}
-    else:
-      term.limits = values
-
-
 def _apply_overrides(
   env: ConstrainedEnvCfg, agent: AgentCfg, overrides: tuple[str, ...]
 ) -> tuple[ConstrainedEnvCfg, AgentCfg]:
@@ -275,7 +275,7 @@ def _apply_overrides(
     if not error.code:  # --help among the overrides.
       print(messages.getvalue())
       raise
-    raise UserError(_tyro_sentence(messages.getvalue())) from None
+    raise UserError(box_sentence(messages.getvalue())) from None
   except ValueError as error:
     raise UserError(f"An override is out of range: {error}") from error
   return parsed.env, parsed.agent
@@ -306,11 +306,3 @@ def _check_finite(value: Any, default: Any, path: str = "-") -> None:
   elif isinstance(value, float) and not math.isfinite(value) and value != default:
     option = "--" + path.removeprefix("-.").replace("_", "-")
     raise UserError(f"{option} must be finite, not {value}.")
-
-
-def _tyro_sentence(text: str) -> str:
-  """The one sentence that matters in tyro's boxed error message."""
-  lines = [line.strip(" │╭╮╰╯─-") for line in text.splitlines()]
-  lines = [line for line in lines if line and not line.startswith("For full helptext")]
-  sentence = " ".join(lines[1:]).strip() or "An override cannot be read"
-  return sentence.split(" Argument helptext")[0].rstrip(".") + "."

@@ -14,8 +14,11 @@ from decap.cli import main
     (["--num-envs", "0"], "--num-envs must be at least 1, not 0"),
     (["--seconds", "0"], "--seconds must be above 0"),
     (["--device", "cpu", "--cases", "captured"], "The case 'captured' needs a GPU"),
-    (["--cases", "fast"], "invalid choice: 'fast'"),
-    (["nothing"], "invalid choice: 'nothing'"),
+    (
+      ["--cases", "fast"],
+      "one of stock, eager, captured, unconstrained, physics, mjlab-task, not 'fast'",
+    ),
+    (["nothing"], "one of training, engines, methods, learning, not 'nothing'"),
     (["methods", "--from", "a.json"], "'decap bench methods' takes no --from"),
     (["--from", "a.json", "--num-envs", "4"], "nothing and takes no --num-envs"),
     (["learning", "--from", "a.json", "--seeds", "4"], "nothing and takes no --seeds"),

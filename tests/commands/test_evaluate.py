@@ -115,7 +115,10 @@ def test_compare_leaves_out_runs_that_wait_for_their_evaluation(folder, capsys):
     (["evaluate", "stand", "--steps", "0"], "steps must be at least 1"),
     (["evaluate", "stand", "--envs", "100000000", "--device", "cpu"], "need at least"),
     (["profile", "stand", "--envs", "100000000", "--device", "cpu"], "need at least"),
-    (["evaluate", "stand", "--command", "nan", "0", "0"], "command must be finite"),
+    (
+      ["evaluate", "stand", "--command", "nan", "0", "0"],
+      "--command must be a finite number, not nan",
+    ),
     (["evaluate", "stand", "--limits", "{f}/none.yaml"], "Cannot read the limits file"),
     (["evaluate", "{f}/bundle", "--task", "g1-23dof-flat", *TINY], "joints, not 23"),
     (["profile", "{f}/bundle", "--quantile", "lower"], "must be GROUP=Q"),
@@ -178,9 +181,9 @@ def test_a_profile_of_walking_is_not(capsys):
 
 
 def test_quick_is_a_default_that_explicit_sizes_override():
-  quick = EvaluateArgs("stand", quick=True).protocol("g1-flat")
+  quick = EvaluateArgs(policy="stand", quick=True).protocol("g1-flat")
   assert (quick.rollouts, quick.envs, quick.steps, quick.warmup) == (4, 16, 300, 50)
-  short = EvaluateArgs("stand", quick=True, steps=30).protocol("g1-flat")
+  short = EvaluateArgs(policy="stand", quick=True, steps=30).protocol("g1-flat")
   assert (short.envs, short.steps, short.warmup) == (16, 30, 29)
-  full = EvaluateArgs("stand").protocol("g1-flat")
+  full = EvaluateArgs(policy="stand").protocol("g1-flat")
   assert (full.num_envs, full.steps) == (1280 + 13 * 32, 1000)

@@ -1,7 +1,5 @@
 """What `decap play` tells the robot, and how it shows it."""
 
-import argparse
-
 import numpy as np
 import pytest
 import torch
@@ -15,7 +13,7 @@ from decap.tasks import env_cfg
 
 
 def _commands(command=None, schedule=None):
-  return play.read_commands(argparse.Namespace(command=command, schedule=schedule))
+  return play.read_commands(command, schedule)
 
 
 def test_commands_come_from_an_option_or_a_schedule():

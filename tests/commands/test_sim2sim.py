@@ -45,7 +45,7 @@ def test_a_walk_loads_nothing_that_deployment_does_not_have():
     (["nowhere"], "nowhere is not a policy bundle"),
     (["table"], "needs at least one bundle"),
     ([str(POLICY), "--terrain", "lava"], "Unknown terrain 'lava'"),
-    ([str(POLICY), "--delay-ms", "30"], "delay_s must be between 0 and 0.02"),
+    ([str(POLICY), "--delay-ms", "30"], "--delay-ms must be between 0 and 20, not 30"),
     ([str(POLICY), "--seconds", "0"], "--seconds"),
     ([str(POLICY), "--video", "walk.avi"], "must end in .mp4 or .gif"),
     ([str(POLICY), str(POLICY)], "side by side"),

@@ -233,7 +233,7 @@ def test_other_limits_can_be_counted_against():
   assert cfg.constraints["joint_vel"].limits == {"upper": 3.0, "lower": 10.0}
   with pytest.raises(UserError, match="unknown constraint 'speed'"):
     evaluation_cfg(SMALL, {"speed": {"upper": 3.0}})
-  with pytest.raises(UserError, match="must be given for the groups upper, lower"):
+  with pytest.raises(UserError, match="unknown group .tail. .there are upper, lower"):
     evaluation_cfg(SMALL, {"joint_vel": {"tail": 3.0}})
 
 

@@ -27,6 +27,6 @@ def test_the_distance_to_the_mirror_image_is_in_sigma_and_leaves_sigma_alone():
   std = torch.tensor([0.5, 2.0], requires_grad=True)
   mean = torch.tensor([[1.0, 2.0]], requires_grad=True)
   loss = losses.mirror(mean, torch.tensor([[0.0, 0.0]]), std)
-  assert float(loss) == pytest.approx((4.0 + 1.0) / 2)
+  assert loss.item() == pytest.approx((4.0 + 1.0) / 2)
   loss.backward()
   assert std.grad is None and mean.grad is not None

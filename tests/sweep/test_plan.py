@@ -112,7 +112,7 @@ def test_evaluation_options():
   [
     ({"methods": ["decap"]}, "unknown key 'methods'"),
     ({"method": "decup"}, "Unknown method 'decup'"),
-    ({"task": "g2"}, "unknown task 'g2'"),
+    ({"task": "g2"}, "Unknown task 'g2'"),
     ({"seed": [1, 1]}, "two runs are called 'g1-flat_decap_s1'"),
     ({"seed": -1}, "a seed must be a whole number from 0 on, not -1"),
     ({"iterations": None}, "'iterations' is missing"),
@@ -130,9 +130,9 @@ def test_evaluation_options():
     ({"feasibility": "cap"}, "unknown key 'feasibility'"),
     ({"blind": "yes"}, "'blind' must be true or false"),
     ({"backend": "isaac"}, "'backend' must be one of auto, warp, native, not 'isaac'"),
-    ({"evaluate": {"rolouts": 3}}, "'evaluate' has an unknown option 'rolouts'"),
+    ({"evaluate": {"rolouts": 3}}, "Unknown option '--rolouts' of 'decap evaluate'"),
     ({"evaluate": {"rollouts": 0}}, "rollouts must be at least 1"),
-    ({"evaluate": {"envs": "many"}}, "invalid int value: 'many'"),
+    ({"evaluate": {"envs": "many"}}, "must be a whole number, not 'many'"),
     ({"evaluate": {"limits": "no.yaml"}}, "Cannot read the limits file no.yaml"),
     ({"evaluate": {"output": "here"}}, "'evaluate' takes no 'output'"),
     (

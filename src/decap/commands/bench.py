@@ -2,54 +2,65 @@
 
 from __future__ import annotations
 
-import argparse
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, Literal, get_args
+
+from tyro.conf import Positional, arg
 
 from decap.commands import checks
-from decap.commands.options import add_device
+from decap.commands.args import SEED, above
+from decap.commands.options import Computing, Count, Counts, OutputFile, TaskName, shown
 from decap.errors import UserError
-from decap.files import check_writable, write_text
-from decap.tasks import TASKS
+from decap.files import write_text
 
 GPU_NUM_ENVS = (1024, 4096, 8192, 16384)
 CPU_NUM_ENVS = (64, 256)
-CASES = ("stock", "eager", "captured", "unconstrained", "physics", "mjlab-task")
+Case = Literal["stock", "eager", "captured", "unconstrained", "physics", "mjlab-task"]
+CASES = get_args(Case)
 FAILED = 1
 """Exit code when a case could not be measured."""
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
+@dataclass(kw_only=True)
+class BenchArgs(Computing):
   """What is measured, and where the numbers go."""
-  add = parser.add_argument
-  add(
-    "what",
-    nargs="?",
-    choices=("training", "engines", "methods", "learning"),
-    default="training",
-    help="speed of training loops (default), of the two CPU physics engines or of all "
-    "methods; or learning curves of our loop and stock's",
-  )
-  add("--num-envs", type=int, nargs="+", metavar="N", help="numbers of environments")
-  add("--task", metavar="NAME", help="task to train (default: g1-flat)")
-  add_device(parser)
-  add("--cases", nargs="+", choices=CASES, help="a choice of cases (default: all)")
-  add("--seconds", type=float, help="how long a case is measured (default: 2)")
-  add("--steps", type=int, metavar="N", help="engines only: steps (default: 20)")
-  add("--iterations", type=int, metavar="N", help="methods and learning only")
-  add("--seeds", type=int, nargs="+", metavar="N", help="learning only (1 2 3)")
-  add("--json", metavar="FILE", help="write all numbers and the machine's description")
-  add("--from", dest="source", metavar="FILE", help="show stored numbers instead")
-  add("--table", metavar="FILE", help="write the table as Markdown")
-  add("--plot", metavar="FILE", help="draw the speeds, e.g. as speeds.png")
+
+  what: Positional[Literal["training", "engines", "methods", "learning"]] = "training"
+  """Speed of training loops, of the two CPU physics engines or of all methods; or
+  learning curves of our loop and stock's."""
+  num_envs: Counts = None
+  """Numbers of environments."""
+  task: TaskName = None
+  """Task to train (default: g1-flat)."""
+  cases: Annotated[tuple[Case, ...] | None, shown("CASE [CASE ...]")] = None
+  """A choice of cases (default: all)."""
+  seconds: Annotated[float | None, shown("S"), above(0)] = None
+  """How long a case is measured (default: 2)."""
+  steps: Count = None
+  """Engines only: steps (default: 20)."""
+  iterations: Count = None
+  """Methods and learning only."""
+  seeds: Annotated[tuple[int, ...] | None, shown("N [N ...]"), SEED] = None
+  """Learning only (default: 1 2 3)."""
+  json: OutputFile = None
+  """Write all numbers and the machine's description."""
+  source: Annotated[
+    str | None, arg(name="from", metavar="FILE", help_behavior_hint="")
+  ] = None
+  """Show stored numbers instead."""
+  table: OutputFile = None
+  """Write the table as Markdown."""
+  plot: OutputFile = None
+  """Draw the speeds, e.g. as speeds.png."""
+
+  def run(self) -> int:
+    """Measure, print a table, write what was asked for."""
+    return run(self)
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: BenchArgs) -> int:
   """Measure, print a table, write what was asked for."""
-  for count in options.num_envs or ():
-    checks.check_at_least("--num-envs", count, 1)
-  for path in (options.json, options.table, options.plot):
-    if path:
-      check_writable(Path(path).parent)
   commands = {
     "training": _training,
     "engines": _engines,
@@ -59,15 +70,13 @@ def run(options: argparse.Namespace) -> int:
   return commands[options.what](options)
 
 
-def _training(options: argparse.Namespace) -> int:
+def _training(options: BenchArgs) -> int:
   _refuse(options, "steps", "iterations", "seeds")
   if options.source:
     return _stored(options)
-  device = checks.check_device(options.device)
-  task = _task(options)
+  device = options.device
+  task = options.task or "g1-flat"
   seconds = 2.0 if options.seconds is None else options.seconds
-  if not seconds > 0:
-    raise UserError(f"--seconds must be above 0, not {seconds}.")
   if device == "cpu" and "captured" in (options.cases or ()):
     raise UserError("The case 'captured' needs a GPU.")
   _load(device)
@@ -84,14 +93,14 @@ def _training(options: argparse.Namespace) -> int:
   return _show(options, speeds, task, _machine(device))
 
 
-def _stored(options: argparse.Namespace) -> int:
+def _stored(options: BenchArgs) -> int:
   _refuse_to_measure(options)
   from decap.bench import throughput
 
   return _show(options, *throughput.read_json(Path(options.source)))
 
 
-def _show(options: argparse.Namespace, speeds: list, task: str, machine: str) -> int:
+def _show(options: BenchArgs, speeds: list, task: str, machine: str) -> int:
   """Table, ratios and what was asked for; the exit code."""
   from decap.bench import plot, throughput
 
@@ -105,14 +114,13 @@ def _show(options: argparse.Namespace, speeds: list, task: str, machine: str) ->
   return FAILED if broken else 0
 
 
-def _engines(options: argparse.Namespace) -> int:
+def _engines(options: BenchArgs) -> int:
   _refuse(
     options,
     *("task", "cases", "seconds", "table", "plot", "source", "iterations", "seeds"),
   )
   for count in options.num_envs or ():
     checks.check_num_envs(count, "cpu")
-  checks.check_at_least("--steps", options.steps, 1)
   _load("cpu")
   from decap.bench.engines import bench_engines
 
@@ -124,10 +132,9 @@ def _engines(options: argparse.Namespace) -> int:
   return 0
 
 
-def _methods(options: argparse.Namespace) -> int:
+def _methods(options: BenchArgs) -> int:
   _refuse(options, "cases", "seconds", "table", "plot", "source", "steps", "seeds")
-  checks.check_at_least("--iterations", options.iterations, 1)
-  task, num_envs = _task(options), _one_size(options)
+  task, num_envs = options.task or "g1-flat", _one_size(options)
   device = _device(options)
   from decap.bench.methods import bench_methods
 
@@ -141,16 +148,15 @@ def _methods(options: argparse.Namespace) -> int:
   return 0
 
 
-def _learning(options: argparse.Namespace) -> int:
+def _learning(options: BenchArgs) -> int:
   _refuse(options, "cases", "seconds", "table", "steps")
-  checks.check_at_least("--iterations", options.iterations, 1)
   from decap.bench import learning
 
   if options.source:
     _refuse_to_measure(options)
     curves = learning.read_json(Path(options.source))
   else:
-    task, num_envs = _task(options), _one_size(options)
+    task, num_envs = options.task or "g1-flat", _one_size(options)
     device = _device(options)
     curves = learning.bench_learning(
       num_envs or (64 if device == "cpu" else 1024),
@@ -166,7 +172,7 @@ def _learning(options: argparse.Namespace) -> int:
   return 0
 
 
-def _refuse(options: argparse.Namespace, *names: str, by: str = "") -> None:
+def _refuse(options: BenchArgs, *names: str, by: str = "") -> None:
   by = by or f"'decap bench {options.what}'"
   for name in names:
     if getattr(options, name) is not None:
@@ -174,28 +180,20 @@ def _refuse(options: argparse.Namespace, *names: str, by: str = "") -> None:
       raise UserError(f"{by} takes no --{option}.")
 
 
-def _refuse_to_measure(options: argparse.Namespace) -> None:
+def _refuse_to_measure(options: BenchArgs) -> None:
   settings = ("num_envs", "task", "cases", "seconds", "iterations", "seeds", "json")
   _refuse(options, *settings, by="--from measures nothing and")
 
 
-def _task(options: argparse.Namespace) -> str:
-  task = options.task or "g1-flat"
-  if task not in TASKS:
-    raise UserError(f"Unknown task '{task}' (there are {', '.join(TASKS)}).")
-  return task
-
-
-def _one_size(options: argparse.Namespace) -> int | None:
+def _one_size(options: BenchArgs) -> int | None:
   if options.num_envs and len(options.num_envs) > 1:
     raise UserError(f"'decap bench {options.what}' takes one number of environments.")
   return options.num_envs[0] if options.num_envs else None
 
 
-def _device(options: argparse.Namespace) -> str:
-  device = checks.check_device(options.device)
-  _load(device)
-  return device
+def _device(options: BenchArgs) -> str:
+  _load(options.device)
+  return options.device
 
 
 def _load(device: str) -> None:

@@ -70,19 +70,6 @@ def explained_memory(device: str) -> Iterator[None]:
     ) from error
 
 
-def check_at_least(option: str, value: int | None, least: int) -> None:
-  """A whole number from `least` on, if given."""
-  if value is not None and value < least:
-    raise UserError(f"{option} must be at least {least}, not {value}.")
-
-
-def check_seed(seed: int | None) -> None:
-  """All generators take these seeds; numpy's takes no others."""
-  check_at_least("--seed", seed, 0)
-  if seed is not None and seed >= 2**32:
-    raise UserError(f"--seed must be below 2^32, not {seed}.")
-
-
 def check_device(device: str) -> str:
   """Resolve ``auto`` and make sure that a GPU that was asked for is there."""
   gpus = _num_gpus()

@@ -2,95 +2,82 @@
 
 from __future__ import annotations
 
-import argparse
 import shlex
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from decap.commands.options import split_label
+from tyro.conf import Positional, UseAppendAction, arg
+
+from decap.commands.args import OUTPUT_FOLDER, Args, require_some
+from decap.commands.options import OutputFile, shown, split_label
 from decap.commands.terminal import print_tables
 from decap.errors import UserError
-from decap.files import check_writable, replacing, write_text
+from decap.files import replacing, write_text
 
 if TYPE_CHECKING:
   from decap.evaluation.results import Result
   from decap.evaluation.tables import MethodResults, Table
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
+Plot = Literal[
+  "response", "tracking", "traces", "distributions", "joints", "spectra", "training"
+]
+
+
+@dataclass(kw_only=True)
+class CompareArgs(Args):
   """Evaluated policies, and what to make of them."""
-  add = parser.add_argument
-  add(
-    "sources",
-    nargs="+",
-    metavar="RUN",
-    help="evaluated run folder or metrics file; LABEL=RUN names its row",
-  )
-  add(
-    "--label",
-    default="",
-    help="which evaluation of a folder, e.g. 'disturbed' for metrics-disturbed.json",
-  )
-  add("--baseline", metavar="METHOD", help="show ratios against this method or label")
-  add(
-    "--format",
-    choices=("terminal", "markdown", "latex", "csv"),
-    default="terminal",
-    help="format of the tables (default: terminal)",
-  )
-  add("--output", metavar="FILE", help="write the tables to a file")
-  add("--html", metavar="FILE", help="write a report that opens offline")
-  add(
-    "--plot",
-    action="append",
-    default=[],
-    choices=("response", "tracking", "traces", "distributions", "joints", "spectra")
-    + ("training",),
-    help="write a figure; may be repeated",
-  )
-  add(
-    "--quantity",
-    default="joint_vel",
-    metavar="NAME",
-    help="quantity of the figures 'traces' and 'joints' (default: joint_vel)",
-  )
-  add("--plot-folder", metavar="DIR", default=".", help="folder for the figures")
-  add(
-    "--plot-format",
-    choices=("pdf", "png", "svg"),
-    default="pdf",
-    help="format of the figures (default: pdf)",
-  )
+
+  sources: Positional[Annotated[tuple[str, ...], shown("RUN [RUN ...]")]]
+  """Evaluated run folders or metrics files; LABEL=RUN names a row."""
+  label: Annotated[str, shown("NAME")] = ""
+  """Which evaluation of a folder, e.g. 'disturbed' for metrics-disturbed.json."""
+  baseline: Annotated[str | None, shown("METHOD")] = None
+  """Show ratios against this method or label."""
+  format: Literal["terminal", "markdown", "latex", "csv"] = "terminal"
+  """Format of the tables."""
+  output: OutputFile = None
+  """Write the tables to a file."""
+  html: OutputFile = None
+  """Write a report that opens offline."""
+  plot: UseAppendAction[tuple[Plot, ...]] = ()
+  """Write a figure; may be repeated."""
+  quantity: Annotated[str, arg(metavar="NAME")] = "joint_vel"
+  """Quantity of the figures 'traces' and 'joints'."""
+  plot_folder: Annotated[str, arg(metavar="DIR"), OUTPUT_FOLDER] = "."
+  """Folder for the figures."""
+  plot_format: Literal["pdf", "png", "svg"] = "pdf"
+  """Format of the figures."""
+
+  def check(self) -> None:
+    require_some("RUN", self.sources)
+    if self.format == "terminal" and self.output:
+      raise UserError("Tables for a file need --format markdown, latex or csv.")
+
+  def run(self) -> None:
+    """Print or write the tables, the figures and the report that were asked for."""
+    from decap.evaluation.tables import group_results, make_tables
+
+    labels, results = _read_results(self)
+    methods = group_results(results, labels)
+    tables = make_tables(methods, self.baseline)
+    _write_tables(self, tables)
+    training = _training_folders(methods)
+    first = {method.label: method.results[0] for method in methods}
+    if self.plot:
+      _write_plots(self, first, training)
+    if self.html:
+      from decap.evaluation.report import ReportInput, write_report
+
+      command = shlex.join(["decap", *(self.argv or sys.argv[1:])])
+      write_report(ReportInput(methods, tables, command, training), Path(self.html))
+      print(f"Wrote {self.html}")
 
 
-def run(args: argparse.Namespace) -> None:
-  """Print or write the tables, the figures and the report that were asked for."""
-  from decap.evaluation.tables import group_results, make_tables
-
-  for path in (args.output, args.html):
-    if path:
-      check_writable(Path(path).parent)
-  if args.plot:
-    check_writable(args.plot_folder)
-  labels, results = _read_results(args)
-  methods = group_results(results, labels)
-  tables = make_tables(methods, args.baseline)
-  _write_tables(args, tables)
-  training = _training_folders(methods)
-  first = {method.label: method.results[0] for method in methods}
-  if args.plot:
-    _write_plots(args, first, training)
-  if args.html:
-    from decap.evaluation.report import ReportInput, write_report
-
-    command = shlex.join(["decap", *sys.argv[1:]])
-    write_report(ReportInput(methods, tables, command, training), Path(args.html))
-    print(f"Wrote {args.html}")
-
-
-def _read_results(args: argparse.Namespace) -> tuple[list[str | None], list[Result]]:
+def _read_results(args: CompareArgs) -> tuple[list[str | None], list[Result]]:
   """Labels and results of all sources; runs that wait for theirs are left out."""
   from decap.evaluation.results import find_result
   from decap.runs import RUN_FILE
@@ -108,10 +95,10 @@ def _read_results(args: argparse.Namespace) -> tuple[list[str | None], list[Resu
   return labels, [find_result(path, args.label) for _, path in sources]
 
 
-def _write_tables(args: argparse.Namespace, tables: Sequence[Table]) -> None:
+def _write_tables(args: CompareArgs, tables: Sequence[Table]) -> None:
   from decap.evaluation import table_formats as formats
 
-  if args.format == "terminal" and args.output is None:
+  if args.format == "terminal":
     print_tables(tables)
     return
   writers: dict[str, Callable[[], str]] = {
@@ -119,8 +106,6 @@ def _write_tables(args: argparse.Namespace, tables: Sequence[Table]) -> None:
     "latex": lambda: "\n".join(map(formats.to_latex, tables)),
     "csv": lambda: formats.to_csv(tables),
   }
-  if args.format == "terminal":
-    raise UserError("Tables for a file need --format markdown, latex or csv.")
   text = writers[args.format]()
   if args.output is None:
     print(text)
@@ -143,7 +128,7 @@ def _training_folders(methods: Sequence[MethodResults]) -> dict[str, Path]:
 
 
 def _write_plots(
-  args: argparse.Namespace, results: dict[str, Result], training: dict[str, Path]
+  args: CompareArgs, results: dict[str, Result], training: dict[str, Path]
 ) -> None:
   from decap.evaluation import plots
   from decap.evaluation.report import find_trajectories

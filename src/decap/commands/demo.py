@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-import argparse
 import shlex
 import time
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
+
+from tyro.conf import arg
 
 import decap
-from decap.commands import checks, compare, film, hints
+from decap.commands import checks, film, hints
+from decap.commands.args import OUTPUT_FOLDER, Args, at_least
+from decap.commands.compare import CompareArgs
+from decap.commands.options import Positive
 from decap.commands.terminal import progress_bar
 from decap.errors import UserError
 from decap.evaluation.protocol import QUICK
-from decap.files import check_writable, replacing
+from decap.files import replacing
 from decap.runs import RunSpec, default_run_folder
 
 Log = dict[str, float]
@@ -53,37 +59,40 @@ FEW_SAMPLES = (
 """What makes the limits show an effect within a minute on a CPU."""
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
+@dataclass(kw_only=True)
+class DemoArgs(Args):
   """How long; the defaults fit into three minutes on two cores."""
-  add = parser.add_argument
-  add("--num-envs", type=int, default=192, metavar="N", help="default: 192")
-  add("--iterations", type=int, default=50, metavar="N", help="at most (default: 50)")
-  add("--seconds", type=float, default=60.0, help="training time (default: 60)")
-  add("--output", metavar="DIR", default="demo", help="where files go (default: demo)")
 
+  num_envs: Annotated[int, at_least(1)] = 192
+  """Environments of the training."""
+  iterations: Annotated[int, at_least(2)] = 50
+  """Iterations, at most."""
+  seconds: Positive = 60.0
+  """Training time."""
+  output: Annotated[str, arg(metavar="DIR"), OUTPUT_FOLDER] = "demo"
+  """Where files go."""
 
-def run(options: argparse.Namespace) -> None:
-  """Compare and film the released policies, then train one from scratch."""
-  checks.check_num_envs(options.num_envs, "cpu")
-  checks.check_at_least("--iterations", options.iterations, 2)
-  output = Path(options.output)
-  check_writable(output)
-  policies = find_policies()
-  if policies:
-    print("DeCap demo, part 1: two policies of a Unitree G1 that walk.", flush=True)
-    compare_policies(policies, output)
-    film_policies(policies, output / "walk.mp4")
-    print()
-  else:
-    print("Nothing to compare here: policies are in policies/ of the repository.")
-  print(
-    "DeCap demo, part 2: a robot that moves at random learns to keep its joints within "
-    "limits,\nas the probability of surviving a step falls with every joint that comes "
-    "close to them.",
-    flush=True,
-  )
-  trained = train(options)
-  print(f"\n{_next_steps(trained, policies)}")
+  def check(self) -> None:
+    checks.check_num_envs(self.num_envs, "cpu")
+
+  def run(self) -> None:
+    """Compare and film the released policies, then train one from scratch."""
+    output, policies = Path(self.output), find_policies()
+    if policies:
+      print("DeCap demo, part 1: two policies of a Unitree G1 that walk.", flush=True)
+      compare_policies(policies, output)
+      film_policies(policies, output / "walk.mp4")
+      print()
+    else:
+      print("Nothing to compare here: policies are in policies/ of the repository.")
+    print(
+      "DeCap demo, part 2: a robot that moves at random learns to keep its joints within "
+      "limits,\nas the probability of surviving a step falls with every joint that comes "
+      "close to them.",
+      flush=True,
+    )
+    trained = train(self)
+    print(f"\n{_next_steps(trained, policies)}")
 
 
 def find_policies() -> dict[str, Path]:
@@ -112,9 +121,7 @@ def compare_policies(policies: dict[str, Path], output: Path) -> None:
     assert found.trajectory is not None
     found.trajectory.save(trajectory)
     rows.append(f"{label}={folder}")
-  parser = argparse.ArgumentParser()
-  compare.add_options(parser)
-  compare.run(parser.parse_args([*rows, "--html", str(output / "report.html")]))
+  CompareArgs(sources=tuple(rows), html=str(output / "report.html")).run()
 
 
 def film_policies(policies: dict[str, Path], path: Path) -> None:
@@ -138,32 +145,32 @@ def film_policies(policies: dict[str, Path], path: Path) -> None:
   print(f"Wrote {path}")
 
 
-def train(options: argparse.Namespace) -> Path:
+def train(args: DemoArgs) -> Path:
   """Train DeCap from scratch, print a table and draw curves; returns the run folder."""
   spec = RunSpec(
     task="g1-flat",
     method="decap",
-    num_envs=options.num_envs,
-    iterations=options.iterations,
+    num_envs=args.num_envs,
+    iterations=args.iterations,
     overrides=FEW_SAMPLES,
   )
-  folder = default_run_folder(options.output, spec)
+  folder = default_run_folder(args.output, spec)
   history: list[Log] = []
   times: list[float] = []
 
   def record(iteration: int, log: Log) -> bool:
     times.append(time.perf_counter())
     history.append(log)
-    enough = times[-1] - times[0] > options.seconds
-    return enough and iteration < options.iterations
+    enough = times[-1] - times[0] > args.seconds
+    return enough and iteration < args.iterations
 
-  from decap.commands.train import train
+  from decap.commands.training import train
 
   limits = train(spec, folder=folder, quiet=True, on_iteration=record).limits
   print("\n" + "\n".join(constraint_table(history, limits)))
   draw_curves(history, limits, folder / "curves.png")
   print(
-    f"\nCurves: {folder / 'curves.png'}\n{len(history) * options.num_envs * 24} "
+    f"\nCurves: {folder / 'curves.png'}\n{len(history) * args.num_envs * 24} "
     "environment steps are a first impression; a walking robot takes tens of millions."
   )
   return folder

@@ -2,82 +2,74 @@
 
 from __future__ import annotations
 
-import argparse
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
+from tyro.conf import Positional
+
+from decap.commands.args import Args, above, between, require_some
+from decap.commands.options import Flag, Positive, shown
 from decap.errors import UserError
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
+@dataclass(kw_only=True)
+class DeployArgs(Args):
   """Policies, the way to the robot, and who steers."""
-  add = parser.add_argument
-  add("bundles", metavar="BUNDLE", nargs="+", help="policy bundle; several take turns")
-  add("--interface", metavar="NAME", help="network interface to the robot, e.g. eth0")
-  add("--domain", type=int, help="DDS domain (default: 0; 1 with --simulator)")
-  add(
-    "--simulator",
-    action="store_true",
-    help="drive 'decap simulator' on this machine, in lockstep",
-  )
-  add(
-    "--input",
-    default="remote",
-    metavar="SOURCE",
-    help="remote (default), keyboard, gamepad, or a script file",
-  )
-  add("--log", metavar="FOLDER", help="flight recorder (default: flights/TIME)")
-  add("--no-log", action="store_true", help="record nothing")
-  add(
-    "--log-mb", type=float, default=256.0, help="size of the recording (default: 256)"
-  )
-  add("--seconds", type=float, help="end in damping after this time")
-  add("--wait", type=float, default=5.0, help="seconds to wait for the robot (5)")
-  add(
-    "--dry-run",
-    action="store_true",
-    help="check the bundles and measure this machine; sends nothing",
-  )
+
+  bundles: Positional[Annotated[tuple[str, ...], shown("BUNDLE [BUNDLE ...]")]]
+  """Policy bundles; several take turns."""
+  interface: Annotated[str | None, shown("NAME")] = None
+  """Network interface to the robot, e.g. eth0."""
+  domain: Annotated[int | None, shown("N"), between(0, 232)] = None
+  """DDS domain (default: 0; 1 with --simulator)."""
+  simulator: Flag = False
+  """Drive 'decap simulator' on this machine, in lockstep."""
+  input: Annotated[str, shown("SOURCE")] = "remote"
+  """remote (default), keyboard, gamepad, or a script file."""
+  log: Annotated[str | None, shown("FOLDER")] = None
+  """Folder of the flight recorder (default: flights/TIME)."""
+  no_log: Flag = False
+  """Record nothing."""
+  log_mb: Annotated[float, between(1, 100_000)] = 256.0
+  """Size of the recording."""
+  seconds: Annotated[float | None, shown("S"), above(0)] = None
+  """End in damping after this time."""
+  wait: Positive = 5.0
+  """Seconds to wait for the robot."""
+  dry_run: Flag = False
+  """Check the bundles and measure this machine; sends nothing."""
+
+  def check(self) -> None:
+    require_some("BUNDLE", self.bundles)
+    if self.simulator and self.interface:
+      raise UserError("--simulator is on this machine: it takes no --interface.")
+    if not (self.simulator or self.interface or self.dry_run):
+      raise UserError("--interface is missing: the network interface to the robot.")
+    if self.interface:
+      from decap.deploy.dds import check_interface
+
+      check_interface(self.interface)
+
+  def run(self) -> int:
+    """Drive."""
+    from decap.deploy.session import load_policies
+
+    bundles, motors = load_policies(self.bundles)
+    if self.dry_run:
+      from decap.deploy.dry_run import measure, report
+
+      print(report(bundles[0], measure(bundles[0], motors)))
+      return 0
+    return _drive(self, bundles, motors)
 
 
-def run(options: argparse.Namespace) -> int:
-  """Check everything, then drive."""
-  from decap.deploy.session import load_policies
-
-  _check(options)
-  bundles, motors = load_policies(options.bundles)
-  if options.dry_run:
-    from decap.deploy.dry_run import measure, report
-
-    print(report(bundles[0], measure(bundles[0], motors)))
-    return 0
-  return _drive(options, bundles, motors)
-
-
-def _check(options: argparse.Namespace) -> None:
-  if options.simulator and options.interface:
-    raise UserError("--simulator is on this machine: it takes no --interface.")
-  if not (options.simulator or options.interface or options.dry_run):
-    raise UserError("--interface is missing: the network interface to the robot.")
-  if options.domain is not None and not 0 <= options.domain <= 232:
-    raise UserError(f"--domain must be between 0 and 232, not {options.domain}.")
-  if options.seconds is not None and not options.seconds > 0:
-    raise UserError(f"--seconds must be above 0, not {options.seconds:g}.")
-  if not options.wait > 0:
-    raise UserError(f"--wait must be above 0, not {options.wait:g}.")
-  if not 1.0 <= options.log_mb <= 100_000:
-    raise UserError(f"--log-mb must be between 1 and 100000, not {options.log_mb:g}.")
-  if options.interface:
-    from decap.deploy.dds import check_interface
-
-    check_interface(options.interface)
-
-
-def _drive(options: argparse.Namespace, bundles, motors) -> int:
+def _drive(options: DeployArgs, bundles, motors) -> int:
   from decap.deploy import session
   from decap.deploy.screen import Screen
   from decap.deploy.unitree import ROBOT_DOMAIN, SIMULATION_DOMAIN
 
-  interface = "lo" if options.simulator else options.interface
+  interface = "lo" if options.simulator else options.interface or ""
   domain = options.domain
   if domain is None:
     domain = SIMULATION_DOMAIN if options.simulator else ROBOT_DOMAIN

@@ -2,61 +2,78 @@
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from decap import provenance
 from decap.commands import checks
-from decap.commands.options import add_backend, add_device
+from decap.commands.args import at_least
+from decap.commands.options import (
+  Count,
+  Flag,
+  InputFile,
+  OutputFolder,
+  Policy,
+  Seed,
+  Simulating,
+  TaskName,
+  Velocity,
+  shown,
+)
 from decap.commands.terminal import print_tables, progress_bar
 from decap.errors import UserError
-from decap.evaluation.protocol import QUICK, CommandMode, Protocol
+from decap.evaluation.protocol import QUICK, Protocol
 from decap.files import check_writable
 
 if TYPE_CHECKING:
   from decap.evaluation.results import Result
 
 
-@dataclass
-class EvaluateArgs:
-  """Evaluate a policy and write `metrics.json`."""
+@dataclass(kw_only=True)
+class EvaluateArgs(Simulating):
+  """A policy, the protocol, and where the results go."""
 
-  policy: str
-  """Run folder, checkpoint, bundle folder, or `stand` for the action zero."""
-  task: str | None = None
-  """Task to evaluate on; the policy's own by default."""
-  quick: bool = False
+  policy: Policy
+  """Run folder, checkpoint, bundle folder, or 'stand' for the action zero."""
+  task: TaskName = None
+  """Task to evaluate on (default: the policy's own)."""
+  quick: Flag = False
   """A quick look: 4 rollouts of 16 environments, 300 steps."""
-  rollouts: int | None = None
-  """Rollouts, over which standard deviations are taken; 5 by default."""
-  envs: int | None = None
-  """Environments per rollout; 256 by default."""
-  steps: int | None = None
-  """Control steps per environment; 1000 by default."""
-  per_command: int | None = None
-  """Further robots for each fixed command; 32 by default."""
-  disturbed: bool = False
+  disturbed: Flag = False
   """Observation noise, and a push every 4 s."""
-  commands: CommandMode = "random"
-  """random, or switching every 5 s; `command` fixes one."""
-  command: tuple[float, float, float] | None = None
-  """Fixed command: vx, vy (m/s) and yaw rate (rad/s)."""
-  limits: str | None = None
-  """Limits file to count violations against; the task's limits by default."""
-  trajectory: int = 1
-  """Environments per rollout whose trajectory is written; 0 for none."""
-  seed: int = 0
+  commands: Literal["random", "switching"] = "random"
+  """Velocity commands: random as in training, or a schedule."""
+  command: Velocity = None
+  """One fixed command in m/s, m/s and rad/s."""
+  rollouts: Count = None
+  """Rollouts, over which deviations are taken (default: 5; quick: 4)."""
+  envs: Count = None
+  """Environments per rollout (default: 256; quick: 16)."""
+  steps: Count = None
+  """Control steps per environment (default: 1000; quick: 300)."""
+  per_command: Annotated[int | None, shown("N"), at_least(0)] = None
+  """Further robots per fixed command (default: 32; quick: 16)."""
+  seed: Seed = 0
   """Seed of the environments."""
-  device: str = "cpu"
-  """cpu or cuda."""
-  backend: str = "auto"
-  """Physics: auto, warp or native."""
-  output: str | None = None
-  """Folder for the results; the run folder by default, `evaluation/NAME` for others."""
+  trajectory: Annotated[int, at_least(0)] = 1
+  """Environments per rollout to record; 0 for none."""
+  limits: InputFile = None
+  """Count violations against these limits (default: the task's)."""
+  output: OutputFolder = None
+  """Folder for the results (default: the run's, 'evaluation/NAME' for others)."""
+
+  def check(self) -> None:
+    super().check()
+    size = self.protocol(self.task or "g1-flat").num_envs
+    checks.check_num_envs(size, self.device)
+
+  def run(self) -> None:
+    """Evaluate."""
+    checks.check_renderer()
+    evaluate_main(self)
 
   def protocol(self, task: str) -> Protocol:
     """The protocol that these options describe."""
@@ -74,93 +91,6 @@ class EvaluateArgs:
       disturbed=self.disturbed,
       seed=self.seed,
     )
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-  """A policy, the protocol, and where the results go."""
-  add, default = parser.add_argument, EvaluateArgs("")
-  add(
-    "policy",
-    metavar="POLICY",
-    help="run folder, checkpoint, bundle folder, or 'stand' for the action zero",
-  )
-  add("--task", metavar="NAME", help="task to evaluate on (default: the policy's own)")
-  add(
-    "--quick", action="store_true", help="a quick look: 4 × 16 environments, 300 steps"
-  )
-  add(
-    "--disturbed",
-    action="store_true",
-    help="observation noise, and a push every 4 s",
-  )
-  add(
-    "--commands",
-    choices=("random", "switching"),
-    default=default.commands,
-    help="velocity commands: random as in training, or a schedule (default: random)",
-  )
-  add(
-    "--command",
-    type=float,
-    nargs=3,
-    metavar=("VX", "VY", "YAW"),
-    help="one fixed command in m/s, m/s and rad/s",
-  )
-  for name, text in (
-    ("rollouts", "rollouts, over which deviations are taken (default: 5; quick: 4)"),
-    ("envs", "environments per rollout (default: 256; quick: 16)"),
-    ("steps", "control steps per environment (default: 1000; quick: 300)"),
-    ("per-command", "further robots per fixed command (default: 32; quick: 16)"),
-  ):
-    add(f"--{name}", type=int, metavar="N", help=text)
-  add("--seed", type=int, default=default.seed, help="seed of the environments")
-  add(
-    "--trajectory",
-    type=int,
-    default=default.trajectory,
-    metavar="N",
-    help="environments per rollout to record (default: 1; 0 for none)",
-  )
-  add("--limits", metavar="FILE", help="count violations against these limits")
-  add_device(parser)
-  add_backend(parser)
-  add("--output", metavar="DIR", help="folder for the results (default: the run's)")
-
-
-def read_arguments(options: argparse.Namespace) -> EvaluateArgs:
-  """Check the options and say what they ask for."""
-  device = checks.check_device(options.device)
-  checks.check_backend(options.backend, device)
-  checks.check_at_least("--trajectory", options.trajectory, 0)
-  checks.check_seed(options.seed)
-  arguments = EvaluateArgs(
-    policy=options.policy,
-    task=options.task,
-    rollouts=options.rollouts,
-    envs=options.envs,
-    steps=options.steps,
-    per_command=options.per_command,
-    quick=options.quick,
-    disturbed=options.disturbed,
-    commands=options.commands,
-    command=tuple(options.command) if options.command else None,
-    limits=options.limits,
-    trajectory=options.trajectory,
-    seed=options.seed,
-    device=device,
-    backend=options.backend,
-    output=options.output,
-  )
-  size = arguments.protocol(options.task or "g1-flat").num_envs
-  checks.check_num_envs(size, device)
-  return arguments
-
-
-def run(options: argparse.Namespace) -> None:
-  """Evaluate."""
-  arguments = read_arguments(options)
-  checks.check_renderer()
-  evaluate_main(arguments)
 
 
 def evaluate_main(args: EvaluateArgs) -> Path:

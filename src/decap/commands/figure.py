@@ -2,28 +2,39 @@
 
 from __future__ import annotations
 
-import argparse
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
+from tyro.conf import Positional
+
+from decap.commands.args import Args
+from decap.commands.options import OutputFile
 from decap.errors import UserError
-from decap.files import check_writable, replacing
+from decap.files import replacing
+
+SUFFIXES = (".png", ".pdf", ".svg")
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
+@dataclass(kw_only=True)
+class FigureArgs(Args):
   """Which figure, and where it goes."""
-  add = parser.add_argument
-  add("name", choices=("barrier",), help="barrier: φ, the log barrier and δ")
-  add("--output", metavar="FILE", help="png, pdf or svg (default: NAME.png)")
 
+  name: Positional[Literal["barrier"]]
+  """barrier: φ, the log barrier and δ."""
+  output: OutputFile = None
+  """png, pdf or svg (default: NAME.png)."""
 
-def run(options: argparse.Namespace) -> None:
-  """Draw one figure."""
-  path = Path(options.output or f"{options.name}.png")
-  if path.suffix not in (".png", ".pdf", ".svg"):
-    raise UserError(f"--output must end in .png, .pdf or .svg, not '{path.name}'.")
-  check_writable(path.parent)
-  from decap.evaluation.method_figures import barrier_figure
+  def check(self) -> None:
+    path = Path(self.output or f"{self.name}.png")
+    if path.suffix not in SUFFIXES:
+      raise UserError(f"--output must end in .png, .pdf or .svg, not '{path.name}'.")
 
-  with replacing(path) as partial:
-    barrier_figure().savefig(partial, dpi=120)
-  print(f"Wrote {path}")
+  def run(self) -> None:
+    """Draw one figure."""
+    from decap.evaluation.method_figures import barrier_figure
+
+    path = Path(self.output or f"{self.name}.png")
+    with replacing(path) as partial:
+      barrier_figure().savefig(partial, dpi=120)
+    print(f"Wrote {path}")

@@ -48,7 +48,7 @@ def make_play(
   source: str, view: View, device: str, *, seed: int, num_envs: int, film: bool
 ) -> tuple[Any, Act]:
   """The play variant of a policy's environment, and the policy."""
-  from decap.commands.train import make_env
+  from decap.commands.training import make_env
   from decap.deploy.looks import add_sky
   from decap.evaluation.policies import load_policy
   from decap.evaluation.rollout import describe_env

@@ -2,39 +2,48 @@
 
 from __future__ import annotations
 
-import argparse
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
+
+from tyro.conf import Positional
+
+from decap.commands.args import Args
+from decap.commands.options import OutputFile, shown
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
+@dataclass(kw_only=True)
+class FlightArgs(Args):
   """A flight, and where to put its records."""
-  parser.add_argument("flight", metavar="FOLDER", help="folder of a flight")
-  parser.add_argument("--csv", metavar="FILE", help="write the records as a table")
 
+  flight: Positional[Annotated[str, shown("FOLDER")]]
+  """Folder of a flight."""
+  csv: OutputFile = None
+  """Write the records as a table."""
 
-def run(options: argparse.Namespace) -> None:
-  """Events and a summary; all records on request."""
-  import numpy as np
+  def run(self) -> None:
+    """Events and a summary; all records on request."""
+    import numpy as np
 
-  from decap.deploy.recorder import read_events, read_flight
+    from decap.deploy.recorder import read_events, read_flight
 
-  header, records = read_flight(options.flight)
-  for event in read_events(Path(options.flight)):
-    print(f"{event['time_s']:10.3f} s  {event['event']}")
-  if not len(records):
-    print("No records.")
-    return
-  seconds = records["time_s"][-1] - records["time_s"][0]
-  print(
-    f"{len(records)} records over {seconds:.2f} s, started {header['started']}; "
-    f"states in {100 * records['fresh'].mean():.1f} % of the cycles."
-  )
-  median = np.median(records["latency_ms"], axis=0)
-  stages = zip(header["stages"], median, strict=True)
-  print("Median latency, ms: " + ", ".join(f"{s} {m:.3f}" for s, m in stages))
-  if options.csv:
-    write_csv(options.csv, header, records)
-    print(f"Wrote {options.csv}")
+    header, records = read_flight(self.flight)
+    for event in read_events(Path(self.flight)):
+      print(f"{event['time_s']:10.3f} s  {event['event']}")
+    if not len(records):
+      print("No records.")
+      return
+    seconds = records["time_s"][-1] - records["time_s"][0]
+    print(
+      f"{len(records)} records over {seconds:.2f} s, started {header['started']}; "
+      f"states in {100 * records['fresh'].mean():.1f} % of the cycles."
+    )
+    median = np.median(records["latency_ms"], axis=0)
+    stages = zip(header["stages"], median, strict=True)
+    print("Median latency, ms: " + ", ".join(f"{s} {m:.3f}" for s, m in stages))
+    if self.csv:
+      write_csv(self.csv, header, records)
+      print(f"Wrote {self.csv}")
 
 
 def write_csv(path: str, header: dict, records) -> None:

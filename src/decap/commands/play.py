@@ -2,111 +2,114 @@
 
 from __future__ import annotations
 
-import argparse
 import math
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from decap.commands import checks
+from decap.commands.args import above, at_least, at_most, between, require_some
 from decap.commands.film import View, captions, film, make_play, out_of_range, spec_of
-from decap.commands.options import add_device, split_label
+from decap.commands.options import (
+  Computing,
+  Number,
+  Policies,
+  Port,
+  Seed,
+  Velocity,
+  VideoFile,
+  shown,
+  split_label,
+)
 from decap.errors import UserError
-from decap.files import check_writable
 from decap.runs import build_configs
 
 if TYPE_CHECKING:
   from decap.deploy.sim2sim import Walk
 
-VIDEO_SUFFIXES = (".mp4", ".gif")
 FPS = {".mp4": 25.0, ".gif": 12.5}
 FORWARD = (0.5, 0.0, 0.0)
 Timed = tuple[float, float, float, float]
 """From when in s, then forward, left (m/s) and turn (rad/s)."""
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
+@dataclass(kw_only=True)
+class PlayArgs(Computing):
   """Policies, what they are told, and how to show them."""
-  add = parser.add_argument
-  add(
-    "policies",
-    nargs="+",
-    metavar="POLICY",
-    help="run folder, checkpoint or bundle folder; several make a video side by side, "
-    "and LABEL=POLICY names one",
-  )
-  told = parser.add_argument_group("what the robot is told")
-  told.add_argument(
-    "--command",
-    type=float,
-    nargs=3,
-    metavar=("VX", "VY", "YAW"),
-    help="forward and left in m/s, turn in rad/s (default: 0.5 0 0)",
-  )
-  told.add_argument(
-    "--schedule",
-    metavar="TEXT",
-    help="commands from a second on, e.g. '0:0.5,0,0 3:0,0,0.3'",
-  )
-  add("--video", metavar="FILE", help="record to .mp4 or .gif without a display")
-  add("--seconds", type=float, default=8.0, help="length of the video (default: 8)")
-  add("--size", type=int, nargs=2, metavar=("W", "H"), help="of one robot's picture")
-  add("--distance", type=float, metavar="M", help="of the camera (default: 2.5)")
-  add(
-    "--azimuth",
-    type=float,
-    default=View.azimuth_deg,
-    metavar="DEG",
-    help="90: the robot's right side, 180: its face (default: 120)",
-  )
-  add(
-    "--host",
-    default="localhost",
-    help="where the viewer listens, e.g. 0.0.0.0 for "
-    "other machines (default: localhost)",
-  )
-  add("--port", type=int, default=8080, help="of the viewer (default: 8080)")
-  add("--num-envs", type=int, default=1, metavar="N", help="robots (default: 1)")
-  add_device(parser)
-  add("--seed", type=int, default=0, help="seed of randomisation")
+
+  policies: Policies
+  """Run folders, checkpoints or bundle folders; several make a video side by side, and
+  LABEL=POLICY names one."""
+  command: Velocity = None
+  """What the robot is told: forward and left in m/s, turn in rad/s (default: 0.5 0 0)."""
+  schedule: Annotated[str | None, shown("TEXT")] = None
+  """Commands from a second on, e.g. '0:0.5,0,0 3:0,0,0.3'."""
+  video: VideoFile = None
+  """Record to .mp4 or .gif without a display."""
+  seconds: Annotated[float, above(0), at_most(600)] = 8.0
+  """Length of the video."""
+  size: Annotated[tuple[int, int] | None, shown("W H")] = None
+  """Of one robot's picture."""
+  distance: Annotated[float | None, shown("M"), between(0.3, 100, " m")] = None
+  """Of the camera (default: 2.5)."""
+  azimuth: Number = View.azimuth_deg
+  """Direction of the camera in degrees; 90: the robot's right side, 180: its face."""
+  host: str = "localhost"
+  """Where the viewer listens, e.g. 0.0.0.0 for other machines."""
+  port: Port = 8080
+  """Port of the viewer."""
+  num_envs: Annotated[int, at_least(1)] = 1
+  """Robots."""
+  seed: Seed = 0
+  """Seed of randomisation."""
+
+  def check(self) -> None:
+    require_some("POLICY", self.policies)
+    checks.check_num_envs(self.num_envs, self.device)
+    read_commands(self.command, self.schedule)
+    self.view()
+    if len(self.policies) > 1 and not self.video:
+      raise UserError("Several policies make a video side by side: give --video too.")
+
+  def view(self) -> View:
+    """The camera."""
+    width, height = self.size or (View.width, View.height)
+    if not (16 <= width <= 3840 and 16 <= height <= 2160) or width % 2 or height % 2:
+      raise UserError(
+        f"--size must be even numbers from 16 to 3840 and 2160, not {width} {height}."
+      )
+    return View(self.distance, self.azimuth, width=width, height=height)
+
+  def run(self) -> None:
+    """Build the play variant of the run's environment, then record or show it."""
+    sources = [split_label(source) for source in self.policies]
+    commands = read_commands(self.command, self.schedule)
+    specs = [spec_of(path) for _, path in sources]
+    checks.announce_imports(self.device, draws=self.video is not None)
+    told = build_configs(specs[0], play=True)[0].commands["twist"]
+    for sentence in out_of_range([command for _, *command in commands], told):
+      print(sentence, flush=True)
+    from decap.deploy.sim2sim import Walk
+
+    script = Walk(commands, self.seconds)
+    with checks.explained_memory(self.device):
+      if self.video:
+        _record(self, sources, script, Path(self.video))
+      else:
+        _watch(self, sources[0][1], script)
 
 
-def run(options: argparse.Namespace) -> None:
-  """Check the options, then build the play variant of the run's environment."""
-  device = checks.check_device(options.device)
-  checks.check_num_envs(options.num_envs, device)
-  checks.check_seed(options.seed)
-  sources = [split_label(source) for source in options.policies]
-  commands = read_commands(options)
-  view = _view(options)
-  video = Path(options.video) if options.video else None
-  if video:
-    _check_video(video, options.seconds)
-  elif len(sources) > 1:
-    raise UserError("Several policies make a video side by side: give --video too.")
-  specs = [spec_of(path) for _, path in sources]
-  checks.announce_imports(device, draws=video is not None)
-  told = build_configs(specs[0], play=True)[0].commands["twist"]
-  for sentence in out_of_range([command for _, *command in commands], told):
-    print(sentence, flush=True)
-  from decap.deploy.sim2sim import Walk
-
-  script = Walk(commands, options.seconds)
-  with checks.explained_memory(device):
-    if video:
-      _record(sources, script, view, video, options, device)
-    else:
-      _watch(sources[0][1], script, view, options, device)
-
-
-def read_commands(options: argparse.Namespace) -> tuple[Timed, ...]:
+def read_commands(
+  command: tuple[float, float, float] | None, schedule: str | None
+) -> tuple[Timed, ...]:
   """(from when in s, vx, vy, yaw rate), by --command or --schedule."""
-  if options.command and options.schedule:
+  if command and schedule:
     raise UserError("--command and --schedule exclude each other.")
-  if not options.schedule:
-    vx, vy, yaw = options.command or FORWARD
+  if not schedule:
+    vx, vy, yaw = command or FORWARD
     commands: tuple[Timed, ...] = ((0.0, vx, vy, yaw),)
   else:
-    commands = tuple(_read_entry(entry) for entry in options.schedule.split())
+    commands = tuple(_read_entry(entry) for entry in schedule.split())
   if not all(math.isfinite(value) for command in commands for value in command):
     raise UserError("Commands and their times must be finite numbers.")
   if not commands or list(commands) != sorted(commands, key=lambda c: c[0]):
@@ -128,36 +131,8 @@ def _read_entry(entry: str) -> Timed:
   return start_s, vx, vy, yaw
 
 
-def _view(options: argparse.Namespace) -> View:
-  if options.distance is not None and not 0.3 <= options.distance <= 100:
-    raise UserError(f"--distance must be 0.3 to 100 m, not {options.distance:g}.")
-  if not math.isfinite(options.azimuth):
-    raise UserError("--azimuth must be a number of degrees.")
-  width, height = options.size or (View.width, View.height)
-  if not (16 <= width <= 3840 and 16 <= height <= 2160) or width % 2 or height % 2:
-    raise UserError(
-      f"--size must be even numbers from 16 to 3840 and 2160, not {width} {height}."
-    )
-  return View(options.distance, options.azimuth, width=width, height=height)
-
-
-def _check_video(video: Path, seconds: float) -> None:
-  if video.suffix not in VIDEO_SUFFIXES:
-    raise UserError(f"--video must end in .mp4 or .gif, not '{video.name}'.")
-  if not 0 < seconds <= 600:
-    raise UserError(f"--seconds must be between 0 and 600, not {seconds:g}.")
-  if not video.absolute().parent.is_dir():
-    raise UserError(f"There is no folder {video.parent} for the video.")
-  check_writable(video.absolute().parent)
-
-
 def _record(
-  sources: list[tuple[str | None, str]],
-  script: Walk,
-  view: View,
-  video: Path,
-  options: argparse.Namespace,
-  device: str,
+  args: PlayArgs, sources: list[tuple[str | None, str]], script: Walk, video: Path
 ) -> None:
   from decap.deploy.video import caption, side_by_side, write
 
@@ -168,10 +143,10 @@ def _record(
     frames = film(
       path,
       script,
-      view,
-      device=device,
-      seed=options.seed,
-      num_envs=options.num_envs,
+      args.view(),
+      device=args.device,
+      seed=args.seed,
+      num_envs=args.num_envs,
       fps=fps,
     )
     clips.append((label or Path(path).name, frames))
@@ -181,9 +156,7 @@ def _record(
   print(f"Wrote {video}")
 
 
-def _watch(
-  source: str, script: Walk, view: View, options: argparse.Namespace, device: str
-) -> None:
+def _watch(args: PlayArgs, source: str, script: Walk) -> None:
   """The viewer in the browser; the schedule's commands move its sliders."""
   import viser
   from mjlab.rl import RslRlVecEnvWrapper
@@ -192,7 +165,7 @@ def _watch(
   from decap.evaluation.environment import command_term
 
   env, policy = make_play(
-    source, view, device, seed=options.seed, num_envs=options.num_envs, film=False
+    source, args.view(), args.device, seed=args.seed, num_envs=args.num_envs, film=False
   )
   term = command_term(env)
   term.tell(script.at(0.0).tolist())
@@ -211,7 +184,7 @@ def _watch(
     "tell the robot where to go.",
     flush=True,
   )
-  server = viser.ViserServer(host=options.host, port=options.port, label="decap")
+  server = viser.ViserServer(host=args.host, port=args.port, label="decap")
   try:
     ViserPlayViewer(RslRlVecEnvWrapper(env), act, viser_server=server).run()
   finally:

@@ -8,7 +8,7 @@ import io
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from decap import __version__
 from decap.errors import UserError
@@ -25,12 +25,12 @@ def is_first() -> bool:
   return int(os.environ.get("RANK", "0")) == 0
 
 
-def launch(number: int, argv: list[str]) -> int:
+def launch(number: int, argv: Sequence[str]) -> int:
   """Run the same command in so many processes, by torchrun; returns its exit code."""
   if count() > 1:
     raise UserError("--gpus starts torchrun itself; leave it out under torchrun.")
   position = next(i for i, a in enumerate(argv) if a.split("=")[0] == "--gpus")
-  rest = argv[:position] + argv[position + (1 if "=" in argv[position] else 2) :]
+  rest = [*argv[:position], *argv[position + (1 if "=" in argv[position] else 2) :]]
   torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node"]
   command = [sys.executable, *torchrun, str(number), "-m", "decap", *rest]
   # Ctrl-C reaches all of them; who asked waits for what they save.

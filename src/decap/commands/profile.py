@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import sys
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from tyro.conf import UseAppendAction, arg
 
 from decap.commands import checks
-from decap.commands.options import add_backend, add_device
+from decap.commands.args import OUTPUT_FILE, at_least
+from decap.commands.options import Flag, Policy, Seed, Simulating, TaskName, shown
 from decap.commands.terminal import progress_bar
 from decap.errors import UserError
 from decap.evaluation.protocol import Protocol
-from decap.files import check_writable
 
 MOSTLY_FALLS = 1.0
 """Falls per minute from which a profile is one of falling."""
@@ -22,60 +24,46 @@ STANDING_ENVS, STANDING_STEPS = 16, 250
 """How long robots are told to stand: what they need there is the least limit."""
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
+@dataclass(kw_only=True)
+class ProfileArgs(Simulating):
   """A nominal policy, and which quantiles become limits."""
-  add = parser.add_argument
-  add("policy", metavar="POLICY", help="run folder, checkpoint or bundle folder")
-  add(
-    "--output",
-    metavar="FILE",
-    default="limits.yaml",
-    help="limits file to write (default: limits.yaml)",
-  )
-  add(
-    "--quantile",
-    action="append",
-    default=[],
-    metavar="GROUP=Q",
-    help="quantile that becomes the limit of a group or a scalar quantity; may be "
-    "repeated (default: the robot's, a G1's upper=0.5, and 0.99)",
-  )
-  add("--joints", action="store_true", help="print the quantiles of every joint too")
-  add(
-    "--force",
-    action="store_true",
-    help="also of a policy that mostly stands or falls",
-  )
-  add("--task", metavar="NAME", help="task to measure on (default: the policy's own)")
-  for name, value, text in (
-    ("envs", 64, "environments"),
-    ("steps", 1000, "control steps per environment"),
-    ("seed", 0, "seed of the environments"),
-  ):
-    add(
-      f"--{name}",
-      type=int,
-      default=value,
-      metavar="N",
-      help=f"{text} (default: {value})",
-    )
-  add_device(parser)
-  add_backend(parser)
+
+  policy: Policy
+  """Run folder, checkpoint or bundle folder."""
+  output: Annotated[str, arg(metavar="FILE"), OUTPUT_FILE] = "limits.yaml"
+  """Limits file to write."""
+  quantile: UseAppendAction[Annotated[tuple[str, ...], shown("GROUP=Q")]] = ()
+  """Quantile that becomes the limit of a group or a scalar quantity; may be repeated
+  (default: the robot's, a G1's upper=0.5, and 0.99)."""
+  joints: Flag = False
+  """Print the quantiles of every joint too."""
+  force: Flag = False
+  """Also of a policy that mostly stands or falls."""
+  task: TaskName = None
+  """Task to measure on (default: the policy's own)."""
+  envs: Annotated[int, at_least(1)] = 64
+  """Environments."""
+  steps: Annotated[int, at_least(1)] = 1000
+  """Control steps per environment."""
+  seed: Seed = 0
+  """Seed of the environments."""
+
+  def check(self) -> None:
+    super().check()
+    checks.check_num_envs(self.envs, self.device)
+    self.quantiles()
+
+  def quantiles(self) -> dict[str, float]:
+    """Group or scalar quantity → quantile."""
+    return dict(map(_quantile, self.quantile))
+
+  def run(self) -> None:
+    """Measure, print quantiles and write the limits file."""
+    checks.check_renderer()
+    profile(self)
 
 
-def run(options: argparse.Namespace) -> None:
-  """Check the options, then measure, print quantiles and write the limits file."""
-  options.device = checks.check_device(options.device)
-  checks.check_backend(options.backend, options.device)
-  checks.check_at_least("--seed", options.seed, 0)
-  checks.check_at_least("--envs", options.envs, 1)
-  checks.check_num_envs(options.envs, options.device)
-  quantiles = dict(map(_quantile, options.quantile))
-  checks.check_renderer()
-  profile(options, quantiles)
-
-
-def profile(args: argparse.Namespace, quantiles: dict[str, float]) -> None:
+def profile(args: ProfileArgs) -> None:
   """Measure a policy, print what it needs and write the limits file."""
   from rich.console import Console
 
@@ -84,7 +72,6 @@ def profile(args: argparse.Namespace, quantiles: dict[str, float]) -> None:
   from decap.evaluation.rollout import Evaluation, evaluate
   from decap.tasks import TASKS
 
-  check_writable(Path(args.output).parent)
   policy = load_policy(args.policy, args.device)
   task = args.task or policy.info["task"] or "g1-flat"
 
@@ -122,7 +109,7 @@ def profile(args: argparse.Namespace, quantiles: dict[str, float]) -> None:
   assert moving.trajectory is not None and standing.trajectory is not None
   walking = profiles.profile_trajectory(moving.trajectory)
   needs = profiles.profile_trajectory(standing.trajectory)
-  chosen = {**TASKS[task].describe().profile_quantiles, **quantiles}
+  chosen = {**TASKS[task].describe().profile_quantiles, **args.quantiles()}
   rule = profiles.complete_rule(walking.layout, chosen)
   limits = profiles.propose_limits(walking, needs, rule)
   tables = profiles.joint_tables(walking) if args.joints else []

@@ -6,93 +6,166 @@ bundles measure them; ``terrains`` lists the grounds.
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
 import json
 import os
 import time
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+from tyro.conf import OmitArgPrefixes, Positional, arg
 
 from decap.commands import checks
+from decap.commands.args import Args, above, at_least, at_most, between, one_of
+from decap.commands.options import (
+  Flag,
+  Number,
+  OutputFile,
+  Port,
+  Seed,
+  VideoFile,
+  shown,
+)
 from decap.errors import UserError
 from decap.files import check_writable, write_text
 
+if TYPE_CHECKING:
+  from decap.deploy.simulation import SimCfg
+
 ACTIONS = ("table", "sweep", "fidelity", "terrains")
-VIDEO_SUFFIXES = (".mp4", ".gif")
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-  """Bundles, what to do with them, and what robot and world are like."""
-  add = parser.add_argument
-  add(
-    "what",
-    nargs="+",
-    metavar="BUNDLE",
-    help=f"policy bundle to walk; or one of {', '.join(ACTIONS)}, then bundles",
-  )
-  world = parser.add_argument_group("robot and world")
-  add = world.add_argument
-  add("--terrain", default="flat", metavar="NAME", help="see 'decap sim2sim terrains'")
-  add(
-    "--delay-ms", type=float, default=5.0, help="actuation delay, 0 to 20 (default: 5)"
-  )
-  add("--payload", type=float, default=0.0, metavar="KG", help="in the right hand")
-  add("--friction", type=float, metavar="MU", help="of the ground (default: terrain's)")
-  add("--joint-friction", type=float, default=0.0, help="share of the peak torque")
-  add("--motor-strength", type=float, default=1.0, help="factor (default: 1)")
-  add("--noise", type=float, default=1.0, help="factor on sensor noise (default: 1)")
-  add("--push", type=float, default=0.0, metavar="M_S", help="push every five seconds")
-  add("--seed", type=int, default=0, help="of noise, pushes and stones")
-  one = parser.add_argument_group("one walk")
-  add = one.add_argument
-  add("--speed", type=float, default=0.5, help="forward command, m/s (default: 0.5)")
-  add("--seconds", type=float, default=10.0, help="length of the walk (default: 10)")
-  add("--video", metavar="FILE", help="record to .mp4 or .gif without a display")
-  add("--ego", action="store_true", help="video through the head's camera")
-  add("--trace", metavar="FILE", help="write everything as .npz")
-  add(
-    "--view", action="store_true", help="in the browser, with sliders for the command"
-  )
-  add("--port", type=int, default=8080, help="of --view (default: 8080)")
-  many = parser.add_argument_group("table, sweep, fidelity")
-  add = many.add_argument
-  add("--repeats", type=int, default=3, help="walks per case (default: 3)")
-  add("--jobs", type=int, default=1, metavar="N", help="processes (default: 1)")
-  add("--out", default="results/sim2sim", metavar="DIR", help="where results go")
-  add("--reuse", action="store_true", help="take results of the same policy from --out")
+def _terrains() -> tuple[str, ...]:
+  from decap.deploy.terrain import TERRAINS
+
+  return tuple(TERRAINS)
 
 
-def run(options: argparse.Namespace) -> None:
-  """Check everything first, then walk."""
-  action, sources = _split(options.what)
-  if action == "terrains":
-    print(terrain_list())
-    return
-  checks.check_at_least("--repeats", options.repeats, 1)
-  checks.check_at_least("--jobs", options.jobs, 1)
-  checks.check_at_least("--seed", options.seed, 0)
-  if options.video or options.view:
-    checks.check_installed(
-      "mediapy" if options.video else "mjviser", "--video and --view"
+@dataclass(kw_only=True)
+class WorldArgs:
+  """Robot and world."""
+
+  terrain: Annotated[str, arg(metavar="NAME"), one_of("terrain", _terrains)] = "flat"
+  """See 'decap sim2sim terrains'."""
+  delay_ms: Annotated[float, between(0, 20)] = 5.0
+  """Actuation delay, 0 to 20."""
+  payload: Number = 0.0
+  """Mass in the right hand, kg."""
+  friction: Annotated[float | None, shown("MU")] = None
+  """Of the ground (default: the terrain's)."""
+  joint_friction: Number = 0.0
+  """Share of the peak torque."""
+  motor_strength: Number = 1.0
+  """Factor on what motors give."""
+  noise: Number = 1.0
+  """Factor on sensor noise."""
+  push: Number = 0.0
+  """Push every five seconds, m/s."""
+  seed: Seed = 0
+  """Seed of noise, pushes and stones."""
+
+  def config(self) -> SimCfg:
+    """The simulated robot's config, checked."""
+    from decap.deploy.simulation import SimCfg
+
+    cfg = SimCfg(
+      terrain=self.terrain,
+      delay_s=self.delay_ms / 1000.0,
+      motor_strength=self.motor_strength,
+      joint_friction=self.joint_friction,
+      ground_friction=self.friction,
+      noise=self.noise,
+      payload_kg=self.payload,
+      push_m_s=self.push,
+      seed=self.seed,
     )
-  if options.video:
-    _check_video(options)
-    os.environ.setdefault("MUJOCO_GL", "egl")  # Before MuJoCo is imported.
-  cfg = _config(options)
-  bundles = [_load(source) for source in sources]
-  if action == "":
-    if len(bundles) > 1 and not options.video:
+    cfg.check()
+    return cfg
+
+
+@dataclass(kw_only=True)
+class WalkArgs:
+  """One walk."""
+
+  speed: Number = 0.5
+  """Forward command, m/s."""
+  seconds: Annotated[float, above(0), at_most(3600)] = 10.0
+  """Length of the walk."""
+  video: VideoFile = None
+  """Record to .mp4 or .gif without a display."""
+  ego: Flag = False
+  """Video through the head's camera."""
+  trace: OutputFile = None
+  """Write everything as .npz."""
+  view: Flag = False
+  """In the browser, with sliders for the command."""
+  port: Port = 8080
+  """Port of --view."""
+
+
+@dataclass(kw_only=True)
+class MeasureArgs:
+  """Of table, sweep and fidelity."""
+
+  repeats: Annotated[int, at_least(1)] = 3
+  """Walks per case."""
+  jobs: Annotated[int, at_least(1)] = 1
+  """Processes."""
+  out: Annotated[str, arg(metavar="DIR")] = "results/sim2sim"
+  """Where results go."""
+  reuse: Flag = False
+  """Take results of the same policy from --out."""
+
+
+@dataclass(kw_only=True)
+class Sim2simArgs(Args):
+  """Bundles, what to do with them, and what robot and world are like."""
+
+  what: Positional[Annotated[tuple[str, ...], shown("BUNDLE [BUNDLE ...]")]]
+  """Policy bundle to walk; or one of table, sweep, fidelity, terrains, then bundles."""
+  world: OmitArgPrefixes[WorldArgs] = field(default_factory=WorldArgs)
+  """Robot and world."""
+  walk: OmitArgPrefixes[WalkArgs] = field(default_factory=WalkArgs)
+  """One walk."""
+  measurement: OmitArgPrefixes[MeasureArgs] = field(default_factory=MeasureArgs)
+  """Table, sweep and fidelity."""
+
+  def check(self) -> None:
+    action, sources = self.split()
+    if not sources and action != "terrains":
+      raise UserError(f"'decap sim2sim {action}' needs at least one bundle.")
+    if not action and len(sources) > 1 and not self.walk.video:
       raise UserError("Several bundles make a video side by side: give --video too.")
-    if options.view:
-      _view(bundles[0], cfg, options.port)
+    if self.walk.video or self.walk.view:
+      package = "mediapy" if self.walk.video else "mjviser"
+      checks.check_installed(package, "--video and --view")
+    if self.walk.video:
+      checks.check_renderer(draws=True)
+      os.environ.setdefault("MUJOCO_GL", "egl")  # Before MuJoCo is imported.
+    self.world.config()
+
+  def split(self) -> tuple[str, tuple[str, ...]]:
+    """What to do, "" for a walk, and the bundles."""
+    if self.what and self.what[0] in ACTIONS:
+      return self.what[0], self.what[1:]
+    return "", self.what
+
+  def run(self) -> None:
+    """Load all bundles, then walk."""
+    action, sources = self.split()
+    if action == "terrains":
+      print(terrain_list())
+      return
+    bundles, cfg = [_load(source) for source in sources], self.world.config()
+    if action:
+      check_writable(self.measurement.out)
+      measure = {"table": _table, "sweep": _sweep, "fidelity": _fidelity}[action]
+      measure(bundles, cfg, self.measurement)
+    elif self.walk.view:
+      _view(bundles[0], cfg, self.walk.port)
     else:
-      _walk(bundles, cfg, options)
-    return
-  check_writable(options.out)
-  {"table": _table, "sweep": _sweep, "fidelity": _fidelity}[action](
-    bundles, cfg, options
-  )
+      _walk(bundles, cfg, self.walk)
 
 
 def terrain_list() -> str:
@@ -110,36 +183,6 @@ def terrain_list() -> str:
       f"stones {100 * ground.stone_m:g} cm: {ground.text}"
     )
   return "\n".join(lines)
-
-
-def _split(words: list[str]) -> tuple[str, list[str]]:
-  action = words[0] if words[0] in ACTIONS else ""
-  sources = words[1:] if action else words
-  if not sources and action != "terrains":
-    raise UserError(f"'decap sim2sim {action}' needs at least one bundle.")
-  return action, sources
-
-
-def _config(options: argparse.Namespace):
-  from decap.deploy.simulation import SimCfg
-
-  if not 0 < options.seconds <= 3600:
-    raise UserError(
-      f"--seconds must be above 0 and at most 3600, not {options.seconds:g}."
-    )
-  cfg = SimCfg(
-    terrain=options.terrain,
-    delay_s=options.delay_ms / 1000.0,
-    motor_strength=options.motor_strength,
-    joint_friction=options.joint_friction,
-    ground_friction=options.friction,
-    noise=options.noise,
-    payload_kg=options.payload,
-    push_m_s=options.push,
-    seed=options.seed,
-  )
-  cfg.check()
-  return cfg
 
 
 def _load(source: str):
@@ -161,16 +204,7 @@ def _load(source: str):
   return bundle
 
 
-def _check_video(options: argparse.Namespace) -> None:
-  video = Path(options.video)
-  if video.suffix not in VIDEO_SUFFIXES:
-    raise UserError(f"--video must end in .mp4 or .gif, not '{video.name}'.")
-  if not video.absolute().parent.is_dir():
-    raise UserError(f"There is no folder {video.parent} for the video.")
-  checks.check_renderer(draws=True)
-
-
-def _walk(bundles: list[Any], cfg: Any, options: argparse.Namespace) -> None:
+def _walk(bundles: list[Any], cfg: Any, options: WalkArgs) -> None:
   from decap.deploy.measure import body_groups, followed, gyro_rms, joint_metrics
   from decap.deploy.sim2sim import SETTLE_S, STAND_S, straight, walk
 
@@ -200,9 +234,7 @@ def _walk(bundles: list[Any], cfg: Any, options: argparse.Namespace) -> None:
     _record(clips, cfg, options)
 
 
-def _record(
-  clips: list[tuple[str, Any]], cfg: Any, options: argparse.Namespace
-) -> None:
+def _record(clips: list[tuple[str, Any]], cfg: Any, options: WalkArgs) -> None:
   from decap.deploy import video
 
   camera = video.HEAD_CAMERA if options.ego else "follow"
@@ -221,7 +253,7 @@ def _view(bundle: Any, cfg: Any, port: int) -> None:
   Viewer(bundle, cfg, port).run()
 
 
-def _table(bundles: list[Any], cfg: Any, options: argparse.Namespace) -> None:
+def _table(bundles: list[Any], cfg: Any, options: MeasureArgs) -> None:
   from decap.evaluation import robot_tables, robot_walks
 
   folder = Path(options.out)
@@ -257,7 +289,7 @@ def _margins(bundles: list[Any], folder: Path) -> str:
   return "\n".join(["\n## Margins", "", *robustness.margin_table(sweeps), ""])
 
 
-def _sweep(bundles: list[Any], cfg: Any, options: argparse.Namespace) -> None:
+def _sweep(bundles: list[Any], cfg: Any, options: MeasureArgs) -> None:
   from decap.evaluation import robustness
 
   del cfg  # A sweep has its own.
@@ -276,7 +308,7 @@ def _sweep(bundles: list[Any], cfg: Any, options: argparse.Namespace) -> None:
   _draw("margins", sweeps, folder)
 
 
-def _fidelity(bundles: list[Any], cfg: Any, options: argparse.Namespace) -> None:
+def _fidelity(bundles: list[Any], cfg: Any, options: MeasureArgs) -> None:
   del cfg  # Without noise and delay, as training's own play variant.
   checks.check_installed("mjlab", "'decap sim2sim fidelity'")
   from decap.evaluation import fidelity

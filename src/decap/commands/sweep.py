@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import dataclasses
 import os
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, Literal
+
+from tyro.conf import Positional, arg
 
 from decap.commands import checks
+from decap.commands.args import Args
+from decap.commands.options import Count, Flag, OutputFolder, shown
 from decap.errors import UserError
 from decap.files import check_writable
 from decap.sweep import cluster, display, slurm
@@ -28,27 +33,37 @@ GPU_JOBS = 2
 """Runs at a time on a GPU unless the file says otherwise."""
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-  """The file says what; options say how, and win over the file."""
-  add = parser.add_argument
-  add("file", metavar="FILE", help="YAML file with the runs; see docs/sweep.md")
-  add("--jobs", type=int, metavar="N", help="runs at a time")
-  add("--cluster", choices=("slurm",), help="every run as a job of this cluster")
-  add("--device", help="auto, cpu, cuda or cuda:N")
-  add(
-    "--output", metavar="DIR", help="the sweep's folder (default: runs/<FILE's name>)"
-  )
-  add("--time-limit", metavar="TIME", help="save and end after e.g. 90s, 40m or 2h")
-  add("--run-time-limit", metavar="TIME", help="the same for every single run")
-  add("--no-evaluate", action="store_true", help="train only")
-  add("--dry-run", action="store_true", help="check all configs, print plan and time")
-  parser.epilog = (
-    "Start it again to go on: finished runs are skipped, interrupted ones continue. "
-    f"Exit code {FAILED}: a run failed; {UNFINISHED}: it ended with runs left to do."
-  )
+@dataclass(kw_only=True)
+class SweepArgs(Args):
+  """The file says what; options say how, and win over the file. Start it again to go on:
+  finished runs are skipped, interrupted ones continue. Exit code 1: a run failed; 3: it
+  ended with runs left to do."""
+
+  file: Positional[Annotated[str, shown("FILE")]]
+  """YAML file with the runs; see docs/sweep.md."""
+  jobs: Count = None
+  """Runs at a time."""
+  cluster: Annotated[Literal["slurm"] | None, arg(help_behavior_hint="")] = None
+  """Every run as a job of this cluster."""
+  device: Annotated[str | None, shown("NAME")] = None
+  """auto, cpu, cuda or cuda:N."""
+  output: OutputFolder = None
+  """The sweep's folder (default: runs/<FILE's name>)."""
+  time_limit: Annotated[str | None, shown("TIME")] = None
+  """Save and end after e.g. 90s, 40m or 2h."""
+  run_time_limit: Annotated[str | None, shown("TIME")] = None
+  """The same for every single run."""
+  no_evaluate: Flag = False
+  """Train only."""
+  dry_run: Flag = False
+  """Check all configs, print plan and time."""
+
+  def run(self) -> int:
+    """Check the plan, work through it, then compare what was evaluated."""
+    return run(self)
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: SweepArgs) -> int:
   """Check the plan, work through it, then compare what was evaluated."""
   plan = _plan(options)
   root = Path(options.output or Path("runs") / Path(options.file).stem)
@@ -84,7 +99,7 @@ def _watched(plan: Plan, scheduler: Scheduler, view: Display) -> Scheduler:
   return scheduler
 
 
-def _plan(options: argparse.Namespace) -> Plan:
+def _plan(options: SweepArgs) -> Plan:
   plan = plans.with_options(
     plans.read_plan(options.file),
     jobs=options.jobs,
@@ -92,7 +107,6 @@ def _plan(options: argparse.Namespace) -> Plan:
     time_limit_s=parse_duration(options.time_limit),
     run_time_limit_s=parse_duration(options.run_time_limit),
   )
-  checks.check_at_least("--jobs", plan.jobs, 1)
   if options.no_evaluate:
     plan = dataclasses.replace(plan, evaluate=None)
   return _plan_there(plan, options.jobs) if options.cluster else _plan_here(plan)

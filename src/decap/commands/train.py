@@ -2,370 +2,164 @@
 
 from __future__ import annotations
 
-import argparse
-import contextlib
-import copy
 import dataclasses
 import hashlib
-import shlex
-import shutil
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Annotated, Literal
 
-from decap import provenance
-from decap.commands import checks, hints, processes
-from decap.commands.options import add_backend, add_device
-from decap.commands.terminal import quiet_libraries
+from tyro.conf import arg
+
+from decap.commands import checks, processes
+from decap.commands.options import (
+  Count,
+  Flag,
+  InputFile,
+  MaybeSeed,
+  MethodName,
+  Simulating,
+  TaskName,
+  shown,
+)
+from decap.commands.training import train
 from decap.errors import UserError
 from decap.files import check_writable
-from decap.lock import one_writer
 from decap.methods import check_options, get_method
 from decap.rl import checkpoint_files
 from decap.runs import (
   RunSpec,
-  build_configs,
-  create_run_folder,
   default_run_folder,
   load_spec,
   read_limits,
   run_folder,
-  write_spec,
 )
 from decap.tasks import TASKS
 
-if TYPE_CHECKING:
-  from decap.envs.constrained_env import ConstrainedEnv, ConstrainedEnvCfg
-  from decap.evaluation.probe import Probe
-  from decap.rl.config import AgentCfg
-  from decap.rl.runner import OnIteration, Runner
-
-TAKES_OVERRIDES = True
 CPU_NUM_ENVS = 256
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells expect; the run has been saved."""
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-  """Top-level options; ``--env.…`` and ``--agent.…`` override any config field."""
-  add = parser.add_argument
-  add("--task", metavar="NAME", help="what to learn; see 'decap list'")
-  add("--method", metavar="NAME", help="how (default: decap); see 'decap list'")
-  add("--seed", type=int, help="seed of everything random (default: 1)")
-  add(
-    "--num-envs",
-    type=int,
-    metavar="N",
-    help=f"parallel environments (default: the task's, or {CPU_NUM_ENVS} on a CPU)",
-  )
-  add("--iterations", type=int, metavar="N", help="train until this iteration")
-  add_device(parser)
-  add_backend(parser)
-  add("--threads", type=int, metavar="N", help="of C MuJoCo (default: one per core)")
-  add("--limits", metavar="FILE", help="YAML or JSON file with limits, by constraint")
-  add("--blind", action="store_true", help="the actor does not see the gait's clock")
-  add("--gpus", type=int, metavar="N", help="train on N GPUs (or, on a CPU, processes)")
-  add("--no-capture", action="store_true", help="no CUDA graphs on a GPU")
-  add("--resume", metavar="RUN", help="continue a run folder or checkpoint")
-  add("--init-from", metavar="RUN", help="start from the policy of a run or checkpoint")
-  add("--verbose", action="store_true", help="show mjlab's tables and Warp's start")
-  add("--log-root", metavar="DIR", default="runs", help="where run folders go")
-  add("--run-name", metavar="LABEL", default="", help="label of the run folder")
-  add(
-    "--logger",
-    choices=("tensorboard", "wandb"),
-    default="tensorboard",
-    help="where curves go (wandb writes TensorBoard events too)",
-  )
-  parser.epilog = (
-    "Every config field can be overridden, e.g. --env.termination.kappa 3 "
-    "--agent.algorithm.learning-rate 3e-4. Ctrl-C saves at the next iteration "
-    f"boundary and exits with code {INTERRUPTED}; again quits at once."
-  )
+@dataclass(kw_only=True)
+class TrainArgs(Simulating):
+  """Every config field can be overridden, e.g. --env.termination.kappa 3
+  --agent.algorithm.learning-rate 3e-4. Ctrl-C saves at the next iteration boundary and
+  exits with code 130; again quits at once."""
 
+  task: TaskName = None
+  """What to learn; see 'decap list'."""
+  method: MethodName = None
+  """How (default: decap); see 'decap list'."""
+  seed: MaybeSeed = None
+  """Seed of everything random (default: 1)."""
+  num_envs: Count = None
+  """Parallel environments (default: the task's, or 256 on a CPU)."""
+  iterations: Count = None
+  """Train until this iteration (default: the task's)."""
+  threads: Count = None
+  """Threads of C MuJoCo (default: one per core)."""
+  limits: InputFile = None
+  """YAML or JSON file with limits, by constraint."""
+  blind: Flag = False
+  """The actor does not see the gait's clock."""
+  gpus: Annotated[int | None, shown("N")] = None
+  """Train on N GPUs (or, on a CPU, processes)."""
+  capture: Flag = True
+  """No CUDA graphs on a GPU."""
+  resume: Annotated[str | None, shown("RUN")] = None
+  """Continue a run folder or checkpoint."""
+  init_from: Annotated[str | None, shown("RUN")] = None
+  """Start from the policy of a run or checkpoint."""
+  verbose: Flag = False
+  """Show mjlab's tables and Warp's start."""
+  log_root: Annotated[str, arg(metavar="DIR")] = "runs"
+  """Where run folders go."""
+  run_name: Annotated[str, shown("LABEL")] = ""
+  """Label of the run folder."""
+  logger: Literal["tensorboard", "wandb"] = "tensorboard"
+  """Where curves go (wandb writes TensorBoard events too)."""
+  overrides: tuple[str, ...] = dataclasses.field(init=False, default=())
+  """What was said of config fields."""
 
-def run(options: argparse.Namespace) -> int:
-  """Check everything that can be checked early, then train."""
-  device = checks.check_device(options.device)
-  if options.gpus is not None:
-    processes.check_devices(options.gpus, device)
-    return processes.launch(options.gpus, options.argv)
-  checks.check_backend(options.backend, device)
-  checks.check_num_envs(options.num_envs, device)
-  checks.check_at_least("--iterations", options.iterations, 1)
-  checks.check_seed(options.seed)
-  checks.check_at_least("--threads", options.threads, 1)
-  if options.threads and (device != "cpu" or options.backend == "warp"):
-    raise UserError("--threads is for C MuJoCo: --device cpu, and not --backend warp.")
-  if Path(options.run_name).name != options.run_name:
-    raise UserError(f"--run-name must be a plain name, not '{options.run_name}'.")
-  if options.logger == "wandb":
-    checks.check_installed("wandb", "--logger wandb")
-  spec, checkpoint = (
-    _continued(options) if options.resume else (_new(options, device), None)
-  )
-  folder = run_folder(options.resume) if options.resume else None
-  check_writable(folder or options.log_root)
-  folder = folder or default_run_folder(options.log_root, spec, options.run_name)
-  with (
-    checks.explained_memory(device),
-    processes.joined(device, spec) as (device, share, threads),
-  ):
-    result = train(
-      spec,
-      share=share,
-      device=device,
-      backend=options.backend,
-      threads=options.threads or threads,
-      logger=options.logger,
-      use_graphs=not options.no_capture,
-      verbose=options.verbose,
-      folder=folder,
-      resume=checkpoint,
-    )
-  return 0 if result.finished else INTERRUPTED
-
-
-@dataclass(frozen=True)
-class Trained:
-  """What is left of a training when it has ended."""
-
-  finished: bool
-  """False if the user, or the caller, stopped it early."""
-  limits: dict[str, float]
-  """Constraint row → limit."""
-
-
-def train(
-  spec: RunSpec,
-  *,
-  folder: Path,
-  share: RunSpec | None = None,
-  device: str = "cpu",
-  backend: str = "auto",
-  threads: int = 0,
-  logger: str = "tensorboard",
-  use_graphs: bool = True,
-  quiet: bool = False,
-  verbose: bool = False,
-  resume: Path | None = None,
-  on_iteration: OnIteration | None = None,
-) -> Trained:
-  """Train as described; `quiet` does not say what to do next, `verbose` shows tables.
-
-  The run folder appears only when the configs are checked and the environment stands.
-  Of several processes each takes its `share` of the environments, and the first writes.
-  """
-  writes = processes.is_first()
-  quiet = quiet or not writes
-  with contextlib.ExitStack() as writer:
-    if resume and writes:
-      writer.enter_context(one_writer(folder))
-    if resume:
-      resume = _readable(folder, resume)
-    start = resume or (Path(spec.init_from) if spec.init_from else None)
-    env_cfg, agent_cfg = _checked_configs(
-      share or spec, device, backend, start, bool(resume)
-    )
-    env_cfg.num_threads = threads
-    agent_cfg.logger = logger  # ty: ignore[invalid-assignment]
-    probe = _probe(spec, env_cfg, device, backend)
-    with contextlib.nullcontext() if verbose else quiet_libraries():
-      env = make_env(env_cfg, device, backend)
-    options = {"on_iteration": on_iteration, "use_graphs": use_graphs}
-    if not writes:
-      probe = None
-    runner = _make_runner(
-      env, agent_cfg, folder if writes else None, spec, make_probe=probe, **options
-    )
-    if resume:
-      runner.resume(resume)
-    elif start:
-      runner.init_from(start)
-    if writes and resume:
-      write_spec(folder, spec)
-    elif writes:
-      create_run_folder(folder, spec, env_cfg, agent_cfg)
-      writer.enter_context(one_writer(folder))
-    if writes:
-      provenance.remember(folder, runner.info["policy"]["made_by"], runner.iteration)
-      print(
-        f"Training {spec.method} on {spec.task}, seed {spec.seed}: {folder}", flush=True
+  def check(self) -> None:
+    super().check()
+    checks.check_num_envs(self.num_envs, self.device)
+    if self.threads and (self.device != "cpu" or self.backend == "warp"):
+      raise UserError(
+        "--threads is for C MuJoCo: --device cpu, and not --backend warp."
       )
-    with _no_empty_folder(folder) if writes else contextlib.nullcontext():
-      finished = runner.learn()
-    env.close()
-    if writes:
-      _export(folder)
-  if not quiet:
-    _say_next(folder, finished, runner)
-  return Trained(finished, {row.name: row.limit for row in env.constraint_manager.rows})
+    if Path(self.run_name).name != self.run_name:
+      raise UserError(f"--run-name must be a plain name, not '{self.run_name}'.")
+    if self.logger == "wandb":
+      checks.check_installed("wandb", "--logger wandb")
+    if not (self.task or self.resume):
+      raise UserError(f"--task is missing (there are {', '.join(TASKS)}).")
+
+  def run(self) -> int:
+    """Check everything that can be checked early, then train."""
+    device = self.device
+    if self.gpus is not None:
+      processes.check_devices(self.gpus, device)
+      return processes.launch(self.gpus, self.argv)
+    spec, checkpoint = _continued(self) if self.resume else (new_spec(self), None)
+    folder = run_folder(self.resume) if self.resume else None
+    check_writable(folder or self.log_root)
+    folder = folder or default_run_folder(self.log_root, spec, self.run_name)
+    with (
+      checks.explained_memory(device),
+      processes.joined(device, spec) as (device, share, threads),
+    ):
+      result = train(
+        spec,
+        share=share,
+        device=device,
+        backend=self.backend,
+        threads=self.threads or threads,
+        logger=self.logger,
+        use_graphs=self.capture,
+        verbose=self.verbose,
+        folder=folder,
+        resume=checkpoint,
+      )
+    return 0 if result.finished else INTERRUPTED
 
 
-def _checked_configs(
-  spec: RunSpec, device: str, backend: str, start: Path | None, resumes: bool
-) -> tuple[ConstrainedEnvCfg, AgentCfg]:
-  """Configs of a run, once all that can be wrong with it before the long work is not."""
-  checks.announce_imports(device, backend)
-  if start:
-    from decap.rl import checkpoint
-
-    # A damaged one is better told before the long work.
-    state = checkpoint.load(start)
-    if resumes:
-      checkpoint.require_continuable(state, start)
-  env_cfg, agent_cfg = build_configs(spec)
-  checks.check_torch_device(device)
-  checks.check_gpu_memory(env_cfg.scene.num_envs, device)
-  print(
-    f"Building {env_cfg.scene.num_envs} environments of {spec.task} on {device} …",
-    flush=True,
-  )
-  return env_cfg, agent_cfg
-
-
-def _probe(
-  spec: RunSpec, env_cfg: ConstrainedEnvCfg, device: str, backend: str
-) -> Callable[[], Probe]:
-  """Builds what looks at the policy now and then, when it is first needed."""
-  # Now: building the environment puts objects into its config.
-  cfg = copy.deepcopy(env_cfg)
-
-  def build() -> Probe:
-    from decap.evaluation.probe import make_probe
-
-    return make_probe(cfg, TASKS[spec.task].describe(), device, backend)
-
-  return build
-
-
-def _readable(folder: Path, path: Path) -> Path:
-  """The checkpoint to go on from: the one before where the last is damaged.
-
-  The damaged one keeps its contents under another name, so that it is not found again.
-  """
-  from decap.rl import checkpoint
-
-  older = [p for _, p in checkpoint_files.list_checkpoints(folder) if p != path]
-  try:
-    checkpoint.load(path)
-  except UserError as error:
-    if not older:
-      raise
-    path.rename(path.with_name(f"{path.name}.damaged"))
-    print(f"{str(error).removesuffix('.')}; going on from {older[-1].name}.")
-    return _readable(folder, older[-1])
-  return path
-
-
-def _export(folder: Path) -> None:
-  from decap.export import export_checkpoint
-
-  export_checkpoint(checkpoint_files.resolve(folder), folder / "policy")
-
-
-def _make_runner(
-  env: ConstrainedEnv,
-  agent_cfg: AgentCfg,
-  folder: Path | None,
-  spec: RunSpec,
-  **options: Any,
-) -> Runner:
-  """The runner of a method, with its config errors as sentences."""
-  from decap.export import describe
-  from decap.rl.runner import Runner
-
-  method = get_method(spec.method)
-  made_by = {"made_by": provenance.made_by()}
-  description = describe(env, spec, agent_cfg) | made_by
-  try:
-    return Runner(
-      env,
-      agent_cfg,
-      folder,
-      info={"run": spec.to_dict(), "policy": description},
-      costs=method.costs,
-      schedule=method.schedule(env) if method.schedule else None,
-      **options,
-    )
-  except ValueError as error:
-    raise UserError(f"The agent cannot be built: {error}") from error
-
-
-@contextlib.contextmanager
-def _no_empty_folder(folder: Path) -> Iterator[None]:
-  """A run that ends before its first checkpoint leaves nothing to go on with."""
-  try:
-    yield
-  except (KeyboardInterrupt, UserError):
-    if not checkpoint_files.list_checkpoints(folder):
-      shutil.rmtree(folder, ignore_errors=True)
-    raise
-
-
-def make_env(
-  env_cfg: ConstrainedEnvCfg,
-  device: str,
-  backend: str = "auto",
-  render_mode: str | None = None,
-) -> ConstrainedEnv:
-  """Build the environment, with its config errors as sentences."""
-  import torch
-  from mjlab.utils.torch import configure_torch_backends
-
-  from decap.envs.constrained_env import ConstrainedEnv
-
-  configure_torch_backends()
-  if device == "cpu":
-    # The engine has its own threads; torch's would only fight with them, and a fixed
-    # number keeps results independent of the machine.
-    torch.set_num_threads(1)
-  env_cfg.backend = backend  # ty: ignore[invalid-assignment]
-  try:
-    return ConstrainedEnv(env_cfg, device, render_mode)
-  except ValueError as error:
-    raise UserError(f"The environment cannot be built: {error}") from error
-
-
-def _new(options: argparse.Namespace, device: str) -> RunSpec:
-  if options.task is None:
-    raise UserError(f"--task is missing (there are {', '.join(TASKS)}).")
-  if options.task not in TASKS:
-    raise UserError(f"Unknown task '{options.task}' (there are {', '.join(TASKS)}).")
-  method = get_method(options.method or "decap")
-  check_options(method, options.overrides)
-  start = checkpoint_files.resolve(options.init_from) if options.init_from else None
+def new_spec(args: TrainArgs) -> RunSpec:
+  """The run that was asked for."""
+  method = get_method(args.method or "decap")
+  check_options(method, list(args.overrides))
+  start = checkpoint_files.resolve(args.init_from) if args.init_from else None
   return RunSpec(
-    task=options.task,
+    task=args.task or "",
     method=method.name,
-    seed=1 if options.seed is None else options.seed,
-    num_envs=options.num_envs or (CPU_NUM_ENVS if device == "cpu" else None),
-    iterations=options.iterations,
-    blind=options.blind,
-    limits=read_limits(options.limits) if options.limits else {},
-    overrides=tuple(options.overrides),
+    seed=1 if args.seed is None else args.seed,
+    num_envs=args.num_envs or (CPU_NUM_ENVS if args.device == "cpu" else None),
+    iterations=args.iterations,
+    blind=args.blind,
+    limits=read_limits(args.limits) if args.limits else {},
+    overrides=args.overrides,
     init_from=str(start.resolve()) if start else None,
     init_sha256=hashlib.sha256(start.read_bytes()).hexdigest() if start else None,
   )
 
 
-def _continued(options: argparse.Namespace) -> tuple[RunSpec, Path]:
+def _continued(args: TrainArgs) -> tuple[RunSpec, Path]:
   """Description and checkpoint of a run to continue; only its length may change."""
   for name in ("task", "method", "seed", "num_envs", "limits", "blind"):
-    if getattr(options, name) not in (None, False):
+    if getattr(args, name) not in (None, False):
       raise UserError(
         f"--{name.replace('_', '-')} cannot change when a run is continued; "
         "it comes from the run folder."
       )
-  if options.overrides:
-    raise UserError(f"{options.overrides[0]} cannot change when a run is continued.")
-  if options.init_from:
+  if args.overrides:
+    raise UserError(f"{args.overrides[0]} cannot change when a run is continued.")
+  assert args.resume is not None
+  if args.init_from:
     raise UserError("--resume and --init-from exclude each other.")
-  spec = load_spec(options.resume)
-  if options.iterations is not None:
-    spec = dataclasses.replace(spec, iterations=options.iterations)
-  path = checkpoint_files.resolve(options.resume)
+  spec = load_spec(args.resume)
+  if args.iterations is not None:
+    spec = dataclasses.replace(spec, iterations=args.iterations)
+  path = checkpoint_files.resolve(args.resume)
   latest = checkpoint_files.resolve(run_folder(path))
   if not path.samefile(latest):
     raise UserError(
@@ -378,18 +172,3 @@ def _continued(options: argparse.Namespace) -> tuple[RunSpec, Path]:
       f"{path} is at iteration {done} of {spec.iterations}; give a larger --iterations."
     )
   return spec, path
-
-
-def _say_next(folder: Path, finished: bool, runner: Runner) -> None:
-  print(f"Policy: {folder / 'policy'}")
-  best = runner.watcher
-  if best.best_score is not None:
-    print(
-      f"Best score {best.best_score:.3f} at iteration {best.best_iteration}: "
-      f"{checkpoint_files.best_path(folder)}"
-    )
-  if finished:
-    print(f"Done. Next: {hints.program()} play {shlex.quote(str(folder))}")
-  else:
-    again = f"{hints.program()} train --resume {shlex.quote(str(folder))}"
-    print(f"Stopped and saved. Continue with: {again}")

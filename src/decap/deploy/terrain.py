@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import mujoco
 import numpy as np
 
-from decap.errors import UserError
+from decap.errors import unknown
 
 HARD = ((0.02, 1.0), (0.9, 0.95, 0.001))
 """MuJoCo's solref and solimp as in training."""
@@ -116,7 +116,7 @@ TERRAINS: dict[str, Course] = {
 def check_terrain(name: str) -> None:
   """Refuse a terrain that does not exist."""
   if name not in TERRAINS:
-    raise UserError(f"Unknown terrain '{name}' (there are {', '.join(TERRAINS)}).")
+    raise unknown("terrain", name, TERRAINS)
 
 
 def add_terrain(

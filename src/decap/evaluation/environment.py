@@ -30,19 +30,15 @@ def evaluation_cfg(
 
   A blind policy does not see the gait's clock.
   """
-  from decap.tasks import env_cfg, hide_clock, task_names
+  from decap.runs import apply_limits
+  from decap.tasks import env_cfg, hide_clock
 
-  if protocol.task not in task_names():
-    raise UserError(
-      f"Unknown task '{protocol.task}' (there are {', '.join(task_names())})."
-    )
   cfg = env_cfg(protocol.task)
   cfg.scene.num_envs = protocol.num_envs
   cfg.seed = protocol.seed
   if blind:
     hide_clock(cfg)
-  for name, values in (limits or {}).items():
-    _set_limits(cfg, name, values)
+  apply_limits(cfg, limits or {})
   undisturbed(cfg, None if not protocol.disturbed else protocol.push_interval_s)
   _set_commands(cfg, protocol)
   return cfg
@@ -231,25 +227,6 @@ class Skeleton:
 
 
 # Parts of the config.
-
-
-def _set_limits(cfg: ConstrainedEnvCfg, name: str, values: Any) -> None:
-  if name not in cfg.constraints:
-    raise UserError(
-      f"The limits name an unknown constraint '{name}' "
-      f"(there are {', '.join(cfg.constraints)})."
-    )
-  term = cfg.constraints[name]
-  if not isinstance(term.limits, dict):
-    if isinstance(values, dict):
-      raise UserError(f"The limit of '{name}' must be one number.")
-    term.limits = float(values)
-    return
-  if not isinstance(values, dict) or set(values) - set(cfg.groups):
-    raise UserError(
-      f"The limits of '{name}' must be given for the groups {', '.join(cfg.groups)}."
-    )
-  term.limits = {**term.limits, **values}
 
 
 def _set_commands(cfg: ConstrainedEnvCfg, protocol: Protocol) -> None:

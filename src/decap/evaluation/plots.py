@@ -16,7 +16,7 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from decap.errors import UserError
+from decap.errors import UserError, unknown
 from decap.evaluation.figure_style import COLOURS, RC, STYLES
 from decap.evaluation.layout import title
 from decap.evaluation.metrics import measure_trajectory
@@ -344,4 +344,4 @@ def _joint(result: Result, name: str) -> dict[str, Any]:
 
 def _check_quantity(quantity: str, known: Sequence[str]) -> None:
   if quantity not in known:
-    raise UserError(f"Unknown quantity '{quantity}' (there are {', '.join(known)}).")
+    raise unknown("quantity", quantity, known)

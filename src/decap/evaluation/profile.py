@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from decap.errors import UserError
+from decap.errors import UserError, unknown
 from decap.evaluation.layout import Layout, Limits
 from decap.evaluation.metrics import measure_trajectory
 from decap.evaluation.trajectory import Trajectory
@@ -85,7 +85,7 @@ def complete_rule(layout: Layout, chosen: Mapping[str, float]) -> dict[str, floa
   known = (*layout.groups, *layout.scalars)
   for name, quantile in chosen.items():
     if name not in known:
-      raise UserError(f"Unknown group '{name}' (there are {', '.join(known)}).")
+      raise unknown("group", name, known)
     if not 0.0 < quantile < 1.0:
       raise UserError(f"The quantile of '{name}' must be in (0, 1), not {quantile}.")
   return {**dict.fromkeys(known, DEFAULT_QUANTILE), **chosen}

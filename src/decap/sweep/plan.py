@@ -203,10 +203,9 @@ def _expand(block: dict[str, Any], base: Path) -> list[PlannedRun]:
 
 
 def _check_run(spec: RunSpec) -> None:
-  from decap.tasks import TASKS
+  from decap.tasks import get_task
 
-  if spec.task not in TASKS:
-    raise UserError(f"unknown task '{spec.task}' (there are {', '.join(TASKS)}).")
+  get_task(spec.task)
   method = get_method(spec.method)
   check_options(method, list(spec.overrides))
 
@@ -282,15 +281,16 @@ def _evaluation(value: Any) -> tuple[str, ...] | None:
 
 def _evaluate_args(tokens: Sequence[str]) -> EvaluateArgs:
   """What options of `decap evaluate` ask for."""
-  from decap.cli import Parser
-  from decap.commands import evaluate
+  from decap.commands.args import validate
+  from decap.commands.evaluate import EvaluateArgs
+  from decap.commands.reading import read
 
-  parser = Parser(prog="decap evaluate")
-  evaluate.add_options(parser)
-  options, unknown = parser.parse_known_args(["RUN", *tokens])
-  if unknown:
-    raise UserError(f"'evaluate' has an unknown option '{unknown[0].lstrip('-')}'.")
-  return evaluate.read_arguments(options)
+  try:
+    args = read(EvaluateArgs, ["RUN", *tokens], "evaluate")
+    validate(args)
+  except UserError as error:
+    raise UserError(f"'evaluate': {error}") from error
+  return args
 
 
 def with_options(plan: Plan, **options: Any) -> Plan:

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Literal
 
+from decap.errors import unknown
+
 if TYPE_CHECKING:
   from decap.envs.constrained_env import ConstrainedEnvCfg
   from decap.rl.config import AgentCfg
@@ -49,16 +51,18 @@ TASKS: dict[str, Task] = {
 }
 
 
-def task_names() -> tuple[str, ...]:
-  """Names that `env_cfg` knows."""
-  return tuple(TASKS)
+def get_task(name: str) -> Task:
+  """The task of that name."""
+  if name not in TASKS:
+    raise unknown("task", name, TASKS)
+  return TASKS[name]
 
 
 def env_cfg(name: str, play: bool = False) -> ConstrainedEnvCfg:
   """A fresh environment config: of training, or for watching."""
   from decap.tasks.velocity import velocity_env_cfg
 
-  task = TASKS[name]
+  task = get_task(name)
   return velocity_env_cfg(task.describe(), task.terrain, play)
 
 
@@ -79,7 +83,7 @@ def agent_cfg(name: str) -> AgentCfg:
   """
   from decap.rl.config import AgentCfg, PolicyCfg, PpoCfg
 
-  std = TASKS[name].describe().exploration
+  std = get_task(name).describe().exploration
   return AgentCfg(
     iterations=1700,
     policy=PolicyCfg(init_std=std, std_type="log", std_growth=1.0),

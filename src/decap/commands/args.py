@@ -1,0 +1,170 @@
+"""What every command is: a dataclass of options, each with what it may be.
+
+An option's type may carry checks, as ``Annotated[int, at_least(1)]``. All commands are
+checked here, before anything heavy is imported, so that the same mistake gets the same
+sentence everywhere.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
+
+from decap.errors import UserError, unknown
+from decap.files import check_writable
+
+
+@dataclass(kw_only=True)
+class Args:
+  """Options of one command, and what it does with them."""
+
+  argv: tuple[str, ...] = dataclasses.field(init=False, default=(), compare=False)
+  """The whole command line, where there is one."""
+
+  def check(self) -> None:
+    """What no single option can tell: those that exclude or need each other."""
+
+  def run(self) -> int | None:
+    """Do it; returns the exit code, None for 0."""
+    raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Check:
+  """Part of an option's type: gives the value back, another one, or an error."""
+
+  func: Callable[[str, Any], Any]
+  """Takes the option's name and its value, which is not None."""
+
+
+def validate(options: Any) -> None:
+  """Check all options of a command by their types, then together."""
+  for part, name, hint in fields_of(options):
+    value = getattr(part, name)
+    for check in metadata(hint):
+      if isinstance(check, Check) and value is not None:
+        option = f"--{name.strip('_').replace('_', '-')}"
+        if isinstance(value, tuple):
+          value = tuple(check.func(option, item) for item in value)
+        else:
+          value = check.func(option, value)
+    setattr(part, name, value)
+  if isinstance(options, Args):
+    options.check()
+
+
+def fields_of(options: Any) -> Iterator[tuple[Any, str, Any]]:
+  """Owner, name and type of all options, nested dataclasses flattened."""
+  hints = get_type_hints(
+    options if isinstance(options, type) else type(options), include_extras=True
+  )
+  for field in dataclasses.fields(options):
+    inner = get_args(hints[field.name])[0] if metadata(hints[field.name]) else None
+    if dataclasses.is_dataclass(inner):
+      nested = inner if isinstance(options, type) else getattr(options, field.name)
+      yield from fields_of(nested)
+    elif field.init:
+      yield options, field.name, hints[field.name]
+
+
+def metadata(hint: Any) -> tuple[Any, ...]:
+  """What stands beside the type in Annotated."""
+  return get_args(hint)[1:] if get_origin(hint) is Annotated else ()
+
+
+def at_least(least: float) -> Check:
+  def check(option: str, value: float) -> float:
+    if not value >= least:
+      raise UserError(f"{option} must be at least {least:g}, not {value:g}.")
+    return value
+
+  return Check(check)
+
+
+def above(bound: float) -> Check:
+  def check(option: str, value: float) -> float:
+    if not value > bound:
+      raise UserError(f"{option} must be above {bound:g}, not {value:g}.")
+    return value
+
+  return Check(check)
+
+
+def at_most(most: float) -> Check:
+  def check(option: str, value: float) -> float:
+    if not value <= most:
+      raise UserError(f"{option} must be at most {most:g}, not {value:g}.")
+    return value
+
+  return Check(check)
+
+
+def between(least: float, most: float, unit: str = "") -> Check:
+  def check(option: str, value: float) -> float:
+    if not least <= value <= most:
+      raise UserError(
+        f"{option} must be between {least:g} and {most:g}{unit}, not {value:g}."
+      )
+    return value
+
+  return Check(check)
+
+
+def one_of(kind: str, names: Callable[[], Collection[str]]) -> Check:
+  """One of the names that are known when the option is read."""
+
+  def check(option: str, value: str) -> str:
+    if value not in names():
+      raise unknown(kind, value, names())
+    return value
+
+  return Check(check)
+
+
+def _finite(option: str, value: float) -> float:
+  if not math.isfinite(value):
+    raise UserError(f"{option} must be a finite number, not {value:g}.")
+  return value
+
+
+def _seed(option: str, value: int) -> int:
+  """All generators take these seeds; numpy's takes no others."""
+  if value < 0:
+    raise UserError(f"{option} must be at least 0, not {value}.")
+  if value >= 2**32:
+    raise UserError(f"{option} must be below 2^32, not {value}.")
+  return value
+
+
+def _output_file(option: str, value: str) -> str:
+  check_writable(Path(value).absolute().parent)
+  return value
+
+
+def _output_folder(option: str, value: str) -> str:
+  check_writable(value)
+  return value
+
+
+def _video(option: str, value: str) -> str:
+  path = Path(value)
+  if path.suffix not in (".mp4", ".gif"):
+    raise UserError(f"{option} must end in .mp4 or .gif, not '{path.name}'.")
+  if not path.absolute().parent.is_dir():
+    raise UserError(f"There is no folder {path.parent} for the video.")
+  return _output_file(option, value)
+
+
+FINITE, SEED = Check(_finite), Check(_seed)
+OUTPUT_FILE, OUTPUT_FOLDER = Check(_output_file), Check(_output_folder)
+VIDEO = Check(_video)
+
+
+def require_some(what: str, given: Sequence[Any]) -> None:
+  """At least one of the arguments that have no name."""
+  if not given:
+    raise UserError(f"The argument {what} is missing.")
