@@ -1,4 +1,4 @@
-"""Reductions over the processes of one training; with one process, the identity.
+"""Reductions over the processes of one training; without a group, the identity.
 
 Constraints are one problem for all processes only if their statistics are: the scale of
 violations, the mean of δ̄, what robots achieve, cost rates, normalisers. Each is reduced
@@ -9,41 +9,72 @@ CPUs, run eagerly as everything does there.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import contextlib
+from collections.abc import Iterable, Iterator
 
 import torch
 from torch import Tensor
 from torch import distributed as dist
 
+_paused = False
+_counts: list[int] | None = None
+
+
+def active() -> bool:
+  """Whether there is a group to reduce over; it may be of one process."""
+  return not _paused and dist.is_available() and dist.is_initialized()
+
+
+@contextlib.contextmanager
+def paused() -> Iterator[None]:
+  """Within it a process is alone: to compare and to measure."""
+  global _paused
+  before, _paused = _paused, True
+  try:
+    yield
+  finally:
+    _paused = before
+
+
+@contextlib.contextmanager
+def counted() -> Iterator[list[int]]:
+  """Bytes of every reduction within it, one entry each."""
+  global _counts
+  before, _counts = _counts, []
+  try:
+    yield _counts
+  finally:
+    _counts = before
+
 
 def size() -> int:
   """Number of processes that train together."""
-  return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+  return dist.get_world_size() if active() else 1
 
 
 def rank() -> int:
   """This process's number; 0 writes logs, checkpoints and the bundle."""
-  return dist.get_rank() if size() > 1 else 0
+  return dist.get_rank() if active() else 0
 
 
 def maximum(values: Tensor) -> Tensor:
   """Largest value over processes, element by element; exact."""
-  return _reduced(values, dist.ReduceOp.MAX) if size() > 1 else values
+  return _reduced(values, dist.ReduceOp.MAX) if active() else values
 
 
 def total(values: Tensor) -> Tensor:
   """Sum over processes, element by element."""
-  return _reduced(values, dist.ReduceOp.SUM) if size() > 1 else values
+  return _reduced(values, dist.ReduceOp.SUM) if active() else values
 
 
 def mean(values: Tensor) -> Tensor:
   """Mean over processes, element by element."""
-  return total(values) / size() if size() > 1 else values
+  return total(values) / size() if active() else values
 
 
 def average_gradients(parameters: Iterable[Tensor]) -> None:
   """Mean of all gradients over processes, in place and in one reduction."""
-  if size() == 1:
+  if not active():
     return
   gradients = [p.grad for p in parameters if p.grad is not None]
   flat = mean(torch.cat([g.flatten() for g in gradients]))
@@ -70,6 +101,8 @@ def agree(value: object) -> bool:
 
 
 def _reduced(values: Tensor, operation: dist.ReduceOp.RedOpType) -> Tensor:
+  if _counts is not None:
+    _counts.append(values.numel() * values.element_size())
   values = values.clone()
   dist.all_reduce(values, operation)
   return values

@@ -194,7 +194,7 @@ SIX = """
 task: g1-flat
 method: decap
 seed: [1, 2, 3, 4, 5, 6]
-iterations: 60
+iterations: 30
 num-envs: 4
 device: cpu
 evaluate: {rollouts: 2, envs: 2, steps: 60, trajectory: 0}

@@ -140,7 +140,7 @@ class ClusterScheduler(Scheduler):
     elif state in slurm.ENDED_BY_CLUSTER or error is None or "Interruption" in error:
       self._restart(job, identity, state)
     else:
-      self._fail(job, f"job {identity}: {job.last_line() or error.splitlines()[-1]}")
+      self._fail(job, f"job {identity}: {error.splitlines()[-1]}")
 
   def _restart(self, job: Job, identity: str, state: str) -> None:
     """Leave the job to be submitted again, unless this leads nowhere."""
