@@ -92,9 +92,9 @@ def achieving(*values: float, best: float = 1.0, steady: bool = True) -> Progres
     (achieving(0.925, 0.925), math.exp(0.05)),  # Half of the tolerance.
     (achieving(0.875, 0.875), math.exp(-0.15)),  # Three times as fast down.
     (achieving(0.0, 0.0), math.exp(-0.3)),
-    # The mean of +1 and −1: one band makes up for another.
-    (achieving(1.0, 0.0), 1.0),
-    (achieving(1.0, 1.0, 0.0), math.exp(0.1 / 3)),
+    # The weakest decides.
+    (achieving(1.0, 0.0), math.exp(-0.3)),
+    (achieving(1.0, 1.0, 0.9), 1.0),
     # Where 0.6 was the best, 0.95 · 0.6 = 0.57 is the target.
     (achieving(0.57, 0.57, best=0.6), 1.0),
     (achieving(0.62, 0.62, best=0.6), math.exp(0.1)),

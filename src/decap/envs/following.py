@@ -25,6 +25,9 @@ class FollowingCfg:
   bands: dict[str, tuple[int, float, float]] = field(default_factory=dict)
   """Name → entry of the command (vx, vy, yaw rate), and its least and largest value;
   of vy and yaw rate the size."""
+  judged: dict[str, tuple[float, float]] = field(default_factory=dict)
+  """Ranges of the commands that a policy is measured by, where those of training are
+  wider."""
   command_name: str = "twist"
   settle_s: float = 1.0
   """Time after a new command that does not count."""

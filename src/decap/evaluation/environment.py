@@ -231,6 +231,10 @@ class Skeleton:
 
 def _set_commands(cfg: ConstrainedEnvCfg, protocol: Protocol) -> None:
   if protocol.commands == "random":
+    if cfg.following is not None:
+      ranges = cfg.commands[cfg.following.command_name].ranges  # ty: ignore
+      for name, bounds in cfg.following.judged.items():
+        setattr(ranges, name, bounds)
     return
   vx, vy, yaw = protocol.command or SWITCHING_SCHEDULE[0]
   for command in cfg.commands.values():

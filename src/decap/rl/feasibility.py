@@ -59,8 +59,8 @@ class Feasibility:
       return
     # What the task itself does not pay for cannot be waited for.
     target = (cfg.keep * progress.best).clamp(max=cfg.target)
-    # The mean: the weakest of many is always below its best, by chance alone.
-    slack = ((progress.achieved - target) / cfg.tolerance).clamp(-1.0, 1.0).mean()
+    # The weakest decides: in the mean, what is easy would pay for what is given up.
+    slack = ((progress.achieved - target) / cfg.tolerance).clamp(-1.0, 1.0).amin()
     factor = torch.exp(torch.where(slack < 0.0, 3.0 * cfg.rate, cfg.rate) * slack)
     factor = torch.where(progress.steady_iterations > 0.0, factor, 1.0)
     self.budget.mul_(factor).clamp_(*cfg.budget_range)

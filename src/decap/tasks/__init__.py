@@ -85,13 +85,13 @@ def agent_cfg(name: str) -> AgentCfg:
 
   std = get_task(name).describe().exploration
   return AgentCfg(
-    iterations=1700,
+    iterations=2000,
     policy=PolicyCfg(init_std=std, std_type="log", std_growth=1.0),
     algorithm=PpoCfg(
       learning_rate=3e-4,
       schedule="fixed",
       rate_final=0.3,
-      entropy_final=0.002,
+      entropy_final=0.001,
       mirror_loss_coef=0.2,
     ),
   )

@@ -48,6 +48,12 @@ BANDS = {
 }
 """Commands whose following is told apart; see FollowingCfg."""
 
+JUDGED = {"lin_vel_x": (-0.5, 1.0), "lin_vel_y": (-0.3, 0.3), "ang_vel_z": (-0.2, 0.2)}
+"""The paper's commands, by which policies are measured."""
+TRAINED = {**JUDGED, "lin_vel_y": (-0.5, 0.5), "ang_vel_z": (-0.5, 0.5)}
+"""Commands in training. Slow ones pay too little to be learnt: a robot that ignores a
+turn of 0.2 rad/s keeps 85 % of the reward, one that ignores 0.5 rad/s 37 %."""
+
 
 def velocity_env_cfg(
   robot: RobotDescription, terrain: TerrainName = "flat", play: bool = False
@@ -58,7 +64,7 @@ def velocity_env_cfg(
   """
   cfg = ConstrainedEnvCfg(
     scene=SceneCfg(
-      num_envs=4096,
+      num_envs=1024,
       terrain=terrains.flat() if terrain == "flat" else terrains.rough(play),
       entities={"robot": robot.entity},
       sensors=_sensors(robot),
@@ -79,7 +85,7 @@ def velocity_env_cfg(
     events=_events(robot),
     constraints=_constraints(robot),
     groups=robot.groups,
-    following=FollowingCfg(bands=dict(BANDS)),
+    following=FollowingCfg(bands=dict(BANDS), judged=dict(JUDGED)),
     sim=_simulation(robot, terrain),
     viewer=ViewerConfig(
       origin_type=ViewerConfig.OriginType.ASSET_BODY,
@@ -141,9 +147,7 @@ def _command() -> UniformVelocityCommandCfg:
     entity_name="robot",
     resampling_time_range=(10.0, 10.0),
     rel_standing_envs=0.02,
-    ranges=UniformVelocityCommandCfg.Ranges(
-      lin_vel_x=(-0.5, 1.0), lin_vel_y=(-0.3, 0.3), ang_vel_z=(-0.5, 0.5)
-    ),
+    ranges=UniformVelocityCommandCfg.Ranges(**TRAINED),
     viz=UniformVelocityCommandCfg.VizCfg(z_offset=1.15),
     debug_vis=True,
   )
@@ -197,13 +201,17 @@ def _rewards(robot: RobotDescription) -> dict[str, RewardTermCfg]:
   def feet() -> SceneEntityCfg:
     return SceneEntityCfg("robot", body_names=robot.feet, preserve_order=True)
 
-  def track() -> dict[str, Any]:
-    return {"command_name": "twist", "variance": 0.25}
+  def track(variance: float) -> dict[str, Any]:
+    return {"command_name": "twist", "variance": variance}
 
   return {
     # The paper's table.
-    "track_xy": RewardTermCfg(func=mdp.track_velocity_xy, weight=1.5, params=track()),
-    "track_yaw": RewardTermCfg(func=mdp.track_velocity_yaw, weight=1.0, params=track()),
+    "track_xy": RewardTermCfg(
+      func=mdp.track_velocity_xy, weight=1.5, params=track(0.25)
+    ),
+    "track_yaw": RewardTermCfg(
+      func=mdp.track_velocity_yaw, weight=1.0, params=track(0.25)
+    ),
     "vertical_velocity": RewardTermCfg(func=mdp.vertical_velocity, weight=-2.0),
     "roll_pitch_rate": RewardTermCfg(func=mdp.roll_pitch_rate, weight=-0.05),
     "base_height": RewardTermCfg(
@@ -238,6 +246,14 @@ def _rewards(robot: RobotDescription) -> dict[str, RewardTermCfg]:
         "stance_share": robot.gait.stance_share,
         **_clock(robot),
       },
+    ),
+    # Ours: the paper's kernels are flat where it matters. Told 0.5 m/s, a robot at 0.4
+    # keeps 96 % of the wide one and 82 % of this.
+    "track_xy_fine": RewardTermCfg(
+      func=mdp.track_velocity_xy, weight=1.0, params=track(0.05)
+    ),
+    "track_yaw_fine": RewardTermCfg(
+      func=mdp.track_velocity_yaw, weight=0.5, params=track(0.05)
     ),
     "undesired_contacts": RewardTermCfg(
       func=mdp.undesired_contacts,
