@@ -27,7 +27,7 @@ check: install
 
 # Into site/; needs no network. Warnings are errors, broken links included.
 docs: install
-	$(VENV)/bin/mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict
 
 wheel: install
 	DECAP_REPOSITORY="$(REPOSITORY)" $(VENV)/bin/python -m pip wheel -q --no-deps -w dist .
@@ -45,7 +45,7 @@ $(STAMP): pyproject.toml setup.py constraints.txt
 	@$(VENV)/bin/python -m pip install -qq --disable-pip-version-check --upgrade pip
 ifeq ($(TORCH),cpu)
 	@$(VENV)/bin/python -m pip install -qq --disable-pip-version-check \
-	  -c constraints.txt --index-url $(CPU_INDEX) torch
+	  -c constraints.txt --index-url $(CPU_INDEX) torch torchvision
 endif
 	@$(VENV)/bin/python -m pip install -qq --disable-pip-version-check \
 	  -c constraints.txt -e '.[train,robot,cluster,dev,docs]'
