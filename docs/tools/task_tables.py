@@ -39,7 +39,8 @@ def tables() -> dict[str, str]:
       *("reward", "weight", "what"),
       [(f"`{n}`", f"{r.weight:g}", _with_numbers(r)) for n, r in cfg.rewards.items()],
     ),
-    "commands": _commands(cfg.commands["twist"]),
+    "times": _times(cfg),
+    "commands": _commands(cfg),
     "randomisation": _table(
       *("event", "when", "what", "range"),
       [
@@ -91,12 +92,29 @@ def _observations(cfg: Any, joints: int) -> str:
   return _table("observation", "entries", "seen by", "noise", "what", rows)
 
 
-def _commands(command: Any) -> str:
+def _commands(cfg: Any) -> str:
+  trained, judged = cfg.commands["twist"].ranges, cfg.following.judged
   rows = [
-    (f"`{name}`", f"{low:g} to {high:g} {UNITS[name]}")
-    for name, (low, high) in ((n, getattr(command.ranges, n)) for n in UNITS)
+    (
+      f"`{name}`",
+      f"{_range(getattr(trained, name))} {unit}",
+      f"{_range(judged[name])} {unit}",
+    )
+    for name, unit in UNITS.items()
   ]
-  return _table("command", "range", rows)
+  return _table("command", "in training", "in evaluation", rows)
+
+
+def _times(cfg: Any) -> str:
+  command, physics_s = cfg.commands["twist"], cfg.sim.mujoco.timestep
+  rows = [
+    ("physics", f"{1e3 * physics_s:g} ms"),
+    ("policy", f"{1e3 * physics_s * cfg.decimation:g} ms"),
+    ("episode", f"{cfg.episode_length_s:g} s"),
+    ("a new command", f"every {command.resampling_time_range[0]:g} s"),
+    ("share of robots told to stand", f"{100 * command.rel_standing_envs:g} %"),
+  ]
+  return _table("step or event", "how long", rows)
 
 
 def _with_numbers(term: Any) -> str:
