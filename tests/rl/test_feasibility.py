@@ -138,6 +138,25 @@ def test_limits_start_below_the_policys_own_quantile():
   torch.testing.assert_close(annealed.update(q), torch.tensor([36.0, 5.0]))
 
 
+@pytest.mark.parametrize(
+  ("quantile", "expected"),
+  [
+    (0.05, 1.0),  # The lowest: there is no sample number 0.
+    (0.25, 2.0),  # 0.25 · 5 = 1.25, so the second, which 25 % are not above.
+    (0.5, 3.0),
+    (0.79, 4.0),
+    (0.81, 5.0),
+    (1.0, 5.0),
+  ],
+)
+def test_a_quantile_is_the_least_sample_that_reaches_its_share(quantile, expected):
+  annealed = AnnealedLimit(
+    torch.tensor([0.5]), FeasibilityCfg(quantile=quantile, shrink=1.0)
+  )
+  q = torch.tensor([[4.0], [1.0], [5.0], [3.0], [2.0]])
+  assert annealed.update(q).tolist() == [expected]
+
+
 def test_limits_follow_the_average_of_the_quantile():
   cfg = FeasibilityCfg(decay=0.75, quantile=1.0, shrink=1.0)
   annealed = AnnealedLimit(torch.tensor([5.0]), cfg)

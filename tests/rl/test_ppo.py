@@ -142,6 +142,29 @@ def test_the_logged_kl_is_from_the_policy_that_acted(agent):
   torch.testing.assert_close(alg._kl_sum, expected.detach())
 
 
+def test_the_logged_delta_is_what_is_applied(agent):
+  """Half of the environment's δ̄, averaged over steps, and from zero every iteration."""
+
+  class Halving:
+    def apply(self, quantities, delta):
+      return delta / 2.0
+
+    def metrics(self):
+      return {}
+
+  alg = agent.build(PpoCfg(survival=True))
+  alg.feasibility = Halving()
+  seen = []
+  for deltas in ((0.2, 0.4), (0.6, 0.6)):
+    for delta in deltas:
+      ones = torch.ones(agent.num_envs)
+      seen.append(alg.termination({"delta": delta * ones, "quantities": {}}))
+    logged = alg.metrics()["Constraint/delta_applied"]
+    assert float(logged) == pytest.approx(sum(deltas) / 4.0)
+  torch.testing.assert_close(seen[1], torch.full_like(seen[1], 0.2))
+  assert "Constraint/delta_applied" not in agent.build(PpoCfg()).metrics()
+
+
 def test_a_step_that_goes_on_is_not_bootstrapped(agent):
   assert one_step(agent.build(), agent, 2.0, 0.25, False, 4.0) == 2.0
 

@@ -82,8 +82,8 @@ class PPO(rsl_rl.algorithms.PPO):
     self.progress = Progress(progress_names, device)
     self.feasibility = feasibility
     self.mirrors = {name: m.to(device) for name, m in (mirrors or {}).items()}
-    # δ̄ of Eq. 4 and what is applied of it: sums over the steps of an iteration.
-    self._deltas = torch.zeros(3, device=device)
+    # The δ̄ that is applied, and steps: sums over an iteration.
+    self._applied = torch.zeros(2, device=device)
     weights = self.loss_weights()
     self._loss_names = tuple(weights)
     self._loss_weights = torch.tensor(list(weights.values()), device=device)
@@ -250,9 +250,8 @@ class PPO(rsl_rl.algorithms.PPO):
     applied = delta
     if self.feasibility is not None:
       applied = self.feasibility.apply(constraints["quantities"], delta)
-    self._deltas.add_(
-      torch.stack((delta.mean(), applied.mean(), torch.ones_like(self._deltas[0])))
-    )
+    mean = applied.mean()
+    self._applied.add_(torch.stack((mean, torch.ones_like(mean))))
     return applied
 
   def reward(self, rewards: Tensor, delta: Tensor) -> Tensor:
@@ -308,9 +307,9 @@ class PPO(rsl_rl.algorithms.PPO):
     }
     out |= self.progress.metrics()
     if self.cfg.survival:
-      applied = self._deltas[1] / self._deltas[2].clamp(min=1.0)
-      out["Constraint/delta_applied"] = applied
-      self._deltas.zero_()
+      total, steps = self._applied
+      out["Constraint/delta_applied"] = total / steps.clamp(min=1.0)
+      self._applied.zero_()
     if self.feasibility is not None:
       out |= self.feasibility.metrics()
     out["Policy/entropy_coef"] = -self._weight("entropy")
