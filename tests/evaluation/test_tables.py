@@ -4,6 +4,7 @@ import copy
 import csv
 import dataclasses
 import io
+import json
 
 import pytest
 from rich.console import Console
@@ -300,6 +301,37 @@ def test_a_newer_schema_is_refused(template, tmp_path):
   template.save(path)
   path.write_text(path.read_text().replace('"schema": 1', '"schema": 2', 1))
   with pytest.raises(UserError, match="has schema 2; this decap reads up to schema 1"):
+    load_result(path)
+
+
+@pytest.mark.parametrize(
+  ("place", "value", "problem"),
+  [
+    (("metrics",), None, "it lacks metrics"),
+    (("layout", "groups"), None, "it lacks 'groups'"),
+    (("layout", "joint_names"), [], "groups must hold every joint exactly once"),
+    (("protocol", "steps"), None, "it lacks protocol.steps"),
+    (("metrics", "smoothness"), None, "it lacks metrics.smoothness"),
+    (("metrics", "spectra"), None, "it lacks metrics.spectra"),
+    (
+      ("metrics", "tracking", "error_x", "mean"),
+      "much",
+      "it lacks a number at metrics.tracking.error_x.mean",
+    ),
+  ],
+)
+def test_files_without_a_field_are_refused(template, tmp_path, place, value, problem):
+  data = json.loads(json.dumps(template.to_dict()))
+  inner = data
+  for key in place[:-1]:
+    inner = inner[key]
+  if value is None:
+    del inner[place[-1]]
+  else:
+    inner[place[-1]] = value
+  path = tmp_path / "metrics.json"
+  path.write_text(json.dumps(data))
+  with pytest.raises(UserError, match=f"is not a whole metrics file: {problem}"):
     load_result(path)
 
 

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -131,3 +132,26 @@ def test_random_numbers_go_on_where_they_stopped(tmp_path):
   draw()
   checkpoint.set_rng_state(checkpoint.load(path)["rng"])
   assert (draw(), draw()) == expected
+
+
+def test_weights_of_another_robot_or_network_are_named():
+  names = ["hip", "knee"]
+  state = {"policy": {"joint_names": names}}
+  path = Path("run/model_1.pt")
+  checkpoint.require_joints(state, path, names)
+  checkpoint.require_joints({}, path, names)  # An older one does not say.
+  with pytest.raises(UserError, match="with these joints in another order"):
+    checkpoint.require_joints(state, path, ["knee", "hip"])
+  with pytest.raises(UserError, match="with 2 joints, this task's has 1: .* in knee"):
+    checkpoint.require_joints(state, path, ["hip"])
+
+  network = torch.nn.Linear(2, 3)
+  for weights, problem in (
+    ({"weight": torch.zeros(3, 2), "bias": torch.zeros(4)}, "bias .* is 4, not 3"),
+    ({"weight": torch.zeros(3, 2)}, "bias of its actor is missing, not 3"),
+    ({**network.state_dict(), "gain": torch.ones(())}, "is a number, not missing"),
+    (None, "it has no actor"),
+  ):
+    with pytest.raises(UserError, match=problem):
+      state = {"actor_state_dict": weights}
+      checkpoint.require_shapes(state, path, {"actor": network})

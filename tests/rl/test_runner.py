@@ -207,10 +207,10 @@ def test_interrupts_infeasible_limits_and_foreign_policies(
     assert value.shape == weights[name].shape
   saved["actor_state_dict"]["mlp.0.weight"] = torch.zeros(3, 3)
   torch.save(saved, tmp_path / "other.pt")
-  with pytest.raises(UserError, match="do not fit this task and agent"):
-    runner.init_from(tmp_path / "other.pt")
-  with pytest.raises(UserError, match="does not fit this run"):
-    runner.resume(tmp_path / "other.pt")
+  sentence = "does not fit this task and agent: mlp.0.weight of its actor is 3 × 3, not"
+  for start in (runner.init_from, runner.resume):
+    with pytest.raises(UserError, match=sentence):
+      start(tmp_path / "other.pt")
 
 
 def test_a_run_leaves_curves_and_the_newest_checkpoints(tmp_path):

@@ -16,6 +16,13 @@ from decap.files import write_text
 METRICS_FORMAT = "decap-metrics"
 METRICS_SCHEMA = 1
 
+_SUMMARIES = ("smoothness", "violations", "tracking", "standing_still")
+_FIELDS = {
+  "protocol": ("task", "rollouts", "envs", "steps", "commands", "command", "disturbed"),
+  "metrics": (*_SUMMARIES, "joints", "histograms", "spectra"),
+}
+"""What tables and figures read of every file; the rest may be missing in older ones."""
+
 
 @dataclass
 class Result:
@@ -67,20 +74,55 @@ def load_result(path: Path | str) -> Result:
     raise UserError(f"{path} is not a metrics file: {error}.") from error
   if not isinstance(data, dict) or data.get("format") != METRICS_FORMAT:
     raise UserError(f"{path} is not a metrics file (no '{METRICS_FORMAT}' mark).")
-  if data["schema"] > METRICS_SCHEMA:
+  schema = data.get("schema")
+  if not isinstance(schema, int) or schema > METRICS_SCHEMA:
     raise UserError(
-      f"{path} has schema {data['schema']}; this decap reads up to schema "
-      f"{METRICS_SCHEMA}: please upgrade."
+      f"{path} has schema {schema}; this decap reads up to schema {METRICS_SCHEMA}: "
+      "please upgrade."
     )
+  missing = _missing(data)
+  if missing:
+    raise UserError(f"{path} is not a whole metrics file: it lacks {missing}.")
+  try:
+    layout = Layout.from_dict(data["layout"])
+  except (KeyError, TypeError, ValueError, AttributeError) as error:
+    what = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
+    raise UserError(f"{path} is not a whole metrics file: {what}.") from error
   return Result(
     policy=data["policy"],
     protocol=data["protocol"],
-    layout=Layout.from_dict(data["layout"]),
+    layout=layout,
     metrics=data["metrics"],
     engine=data["engine"],
     versions=data["versions"],
     path=path,
   )
+
+
+def _missing(data: Mapping[str, Any]) -> str | None:
+  """The first field that every metrics file has and this one lacks."""
+  for section in ("policy", "protocol", "layout", "metrics", "engine", "versions"):
+    if not isinstance(data.get(section), dict):
+      return section
+  for section, names in _FIELDS.items():
+    for name in names:
+      if name not in data[section]:
+        return f"{section}.{name}"
+  for name in _SUMMARIES:
+    place = _not_a_number(data["metrics"][name], f"metrics.{name}")
+    if place:
+      return f"a number at {place}"
+  return None
+
+
+def _not_a_number(value: Any, place: str) -> str | None:
+  """Where below a place there is something else than numbers, if anywhere."""
+  if isinstance(value, (dict, list)):
+    items = value.items() if isinstance(value, dict) else enumerate(value)
+    found = (_not_a_number(v, f"{place}.{k}") for k, v in items)
+    return next(filter(None, found), None)
+  number = value is None or isinstance(value, (int, float))
+  return None if number else place
 
 
 def find_result(source: str | Path, label: str = "") -> Result:

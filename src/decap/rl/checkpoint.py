@@ -12,6 +12,7 @@ import os
 import pickle
 import random
 import zipfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +96,41 @@ def require_continuable(state: dict[str, Any], path: Path) -> None:
     )
 
 
+def require_joints(state: Mapping[str, Any], path: Path, wanted: Sequence[str]) -> None:
+  """Refuse the policy of another robot, before weights differ in unnamed ways.
+
+  The same joints in another order have weights of the same shapes, and fall at once.
+  """
+  found = list(state.get("policy", {}).get("joint_names", wanted))
+  if found == list(wanted):
+    return
+  if sorted(found) == sorted(wanted):
+    raise UserError(f"{path} was trained with these joints in another order.")
+  odd = sorted(set(found) ^ set(wanted))
+  shown = ", ".join(odd[:3]) + (", …" if len(odd) > 3 else "")
+  raise UserError(
+    f"{path} was trained on a robot with {len(found)} joints, this task's has "
+    f"{len(wanted)}: they differ in {shown}."
+  )
+
+
+def require_shapes(
+  state: Mapping[str, Any], path: Path, networks: Mapping[str, torch.nn.Module]
+) -> None:
+  """Refuse weights of other networks; torch would list them all, in its own words."""
+  for name, network in networks.items():
+    found, own = state.get(f"{name}_state_dict"), network.state_dict()
+    if not isinstance(found, Mapping):
+      raise UserError(f"{path} does not fit this agent: it has no {name}.")
+    for key in {**own, **found}:
+      have, need = (tuple(d[key].shape) if key in d else None for d in (found, own))
+      if have != need:
+        raise UserError(
+          f"{path} does not fit this task and agent: {key} of its {name} is "
+          f"{_size(have)}, not {_size(need)}."
+        )
+
+
 def rng_state() -> dict[str, Any]:
   """States of every random number generator that training draws from."""
   name, keys, position, has_gauss, gauss = np.random.get_state()  # ty: ignore
@@ -119,6 +155,12 @@ def set_rng_state(state: dict[str, Any]) -> None:
   np.random.set_state((name, np.array(keys, np.uint32), position, has_gauss, gauss))
   version, internal, gauss_next = state["python"]
   random.setstate((version, tuple(internal), gauss_next))
+
+
+def _size(shape: tuple[int, ...] | None) -> str:
+  if shape is None:
+    return "missing"
+  return " × ".join(map(str, shape)) if shape else "a number"
 
 
 def _fsync_folder(folder: Path) -> None:

@@ -263,6 +263,7 @@ class Runner:
     """Continue where a checkpoint was written."""
     state = checkpoint.load(path, self.device)
     checkpoint.require_continuable(state, path)
+    checkpoint.require_shapes(state, path, self.alg.networks)
     try:
       self.alg.load_state_dict(state)
       if collective.size() == state.get("processes", 1) == 1:
@@ -288,17 +289,13 @@ class Runner:
   def init_from(self, path: Path) -> None:
     """Start from the networks and normalisers of a checkpoint, and nothing else."""
     state = checkpoint.load(path, self.device)
-    try:
-      actor, own = state["actor_state_dict"], self.alg.actor.state_dict()
-      if GAIN in own:  # Saved only where noise differs by joint; elsewhere it is one.
-        actor.setdefault(GAIN, torch.ones_like(own[GAIN]))
-      self.alg.actor.load_state_dict(actor)
-      self.alg.critic.load_state_dict(state["critic_state_dict"])
-    except (KeyError, ValueError, RuntimeError) as error:
-      raise UserError(
-        f"The networks of {path} do not fit this task and agent: "
-        f"{str(error).splitlines()[0]}"
-      ) from error
+    actor, own = state["actor_state_dict"], self.alg.actor.state_dict()
+    if GAIN in own:  # Saved only where noise differs by joint; elsewhere it is one.
+      actor.setdefault(GAIN, torch.ones_like(own[GAIN]))
+    networks = {"actor": self.alg.actor, "critic": self.alg.critic}
+    checkpoint.require_shapes(state, path, networks)
+    for name, network in networks.items():
+      network.load_state_dict(state[f"{name}_state_dict"])
 
   # Private methods.
 
