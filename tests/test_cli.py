@@ -52,8 +52,14 @@ def _fails(capsys, *argv: str) -> str:
       "--backend must be one of auto, warp, native, not 'isaac'",
     ),
     (["train", "--resume", "nowhere"], "There is no run folder or checkpoint nowhere"),
-    (["train", "--seed", "4294967296"], "--seed must be below 2^32, not 4294967296"),
-    (["evaluate", "stand", "--seed", str(2**70)], "--seed must be below 2^32"),
+    (
+      ["train", "--seed", "4294967296"],
+      "--seed must be from 0 to below 2^32, as all generators take, not 4294967296",
+    ),
+    (
+      ["evaluate", "stand", "--seed", str(2**70)],
+      "--seed must be from 0 to below 2^32",
+    ),
     (["train", "--resume", "x", "--seed", "2"], "--seed cannot change when a run is"),
     (
       ["train", "--resume", "x", "--agent.policy.init-std", "1"],

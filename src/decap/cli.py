@@ -39,7 +39,7 @@ COMMANDS = {
 
 TRAINING_PACKAGES = (
   *("torch", "mjlab", "mjbatch", "rsl_rl", "rich", "yaml", "tensordict"),
-  *("tensorboard", "onnx", "onnxscript", "matplotlib", "mediapy", "warp"),
+  *("tensorboard", "onnx", "matplotlib", "mediapy", "scipy", "warp"),
 )
 """Top-level modules that come with ``decap[train]`` only."""
 

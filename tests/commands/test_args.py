@@ -92,7 +92,10 @@ def test_a_line_becomes_a_dataclass():
     ("a --speed nan", "--speed must be above 0, not nan."),
     ("a --task g1-flt", "Unknown task 'g1-flt' (did you mean 'g1-flat'?)."),
     ("a --method dcap", "Unknown method 'dcap' (did you mean 'decap'?)."),
-    ("a --seed -1", "--seed must be at least 0, not -1."),
+    (
+      "a --seed -1",
+      "--seed must be from 0 to below 2^32, as all generators take, not -1.",
+    ),
     ("a --seed 1 --seeds 2", "--seed and --seeds exclude each other."),
     ("a --env.seed 1", "'decap some' takes no '--env.seed'."),
     ("a --capture", "Unknown option '--capture' of 'decap some' (did you mean '--no-"),

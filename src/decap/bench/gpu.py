@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import threading
 from typing import Any
 
+import pynvml
 import torch
 
 _SAMPLE_S = 0.05
 # The driver averages over up to a second: what it says first is about the time before.
 _SKIP_S = 0.8
-
-
-class _Utilization(ctypes.Structure):
-  _fields_ = [("gpu", ctypes.c_uint), ("memory", ctypes.c_uint)]
 
 
 class BusyMeter:
@@ -32,7 +28,7 @@ class BusyMeter:
     self._thread: threading.Thread | None = None
     handle = _device_handle(device)
     if handle is not None:
-      self._thread = threading.Thread(target=self._watch, args=handle, daemon=True)
+      self._thread = threading.Thread(target=self._watch, args=(handle,), daemon=True)
 
   def __enter__(self) -> BusyMeter:
     if self._thread is not None:
@@ -46,25 +42,23 @@ class BusyMeter:
     if self._readings:
       self.share = sum(self._readings) / len(self._readings) / 100.0
 
-  def _watch(self, library: Any, handle: ctypes.c_void_p) -> None:
+  def _watch(self, handle: Any) -> None:
     if self._ended.wait(_SKIP_S):
       return
-    rates = _Utilization()
     while not self._ended.wait(_SAMPLE_S):
-      if library.nvmlDeviceGetUtilizationRates(handle, ctypes.byref(rates)) != 0:
+      try:
+        self._readings.append(pynvml.nvmlDeviceGetUtilizationRates(handle).gpu)
+      except pynvml.NVMLError:
         return
-      self._readings.append(rates.gpu)
 
 
 def driver_version() -> str | None:
   """Version of the NVIDIA driver, if there is one."""
-  library = _nvml()
-  if library is None:
+  try:
+    pynvml.nvmlInit()
+    return pynvml.nvmlSystemGetDriverVersion()
+  except pynvml.NVMLError:
     return None
-  text = ctypes.create_string_buffer(96)
-  if library.nvmlSystemGetDriverVersion(text, ctypes.c_uint(96)) != 0:
-    return None
-  return text.value.decode()
 
 
 def release_memory(device: str) -> None:
@@ -97,23 +91,13 @@ def is_out_of_memory(error: BaseException) -> bool:
   )
 
 
-def _device_handle(device: str) -> tuple[Any, ctypes.c_void_p] | None:
+def _device_handle(device: str) -> Any:
   """The driver's own handle of a torch device, which numbers devices differently."""
   if torch.device(device).type != "cuda":
     return None
-  library = _nvml()
   uuid = getattr(torch.cuda.get_device_properties(device), "uuid", None)
-  if library is None or uuid is None:
-    return None
-  handle = ctypes.c_void_p()
-  name = f"GPU-{uuid}".encode()
-  found = library.nvmlDeviceGetHandleByUUID(name, ctypes.byref(handle))
-  return (library, handle) if found == 0 else None
-
-
-def _nvml() -> Any:
   try:
-    library = ctypes.CDLL("libnvidia-ml.so.1")
-  except OSError:
+    pynvml.nvmlInit()
+    return pynvml.nvmlDeviceGetHandleByUUID(f"GPU-{uuid}")
+  except pynvml.NVMLError:
     return None
-  return library if library.nvmlInit_v2() == 0 else None

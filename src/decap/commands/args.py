@@ -76,42 +76,33 @@ def metadata(hint: Any) -> tuple[Any, ...]:
   return get_args(hint)[1:] if get_origin(hint) is Annotated else ()
 
 
+def bounded(what: str, holds: Callable[[Any], bool]) -> Check:
+  """A number, or each of several, that must be `what`."""
+
+  def check(option: str, value: float) -> float:
+    if not holds(value):
+      number = f"{value:g}" if isinstance(value, float) else value
+      raise UserError(f"{option} must be {what}, not {number}.")
+    return value
+
+  return Check(check)
+
+
 def at_least(least: float) -> Check:
-  def check(option: str, value: float) -> float:
-    if not value >= least:
-      raise UserError(f"{option} must be at least {least:g}, not {value:g}.")
-    return value
-
-  return Check(check)
-
-
-def above(bound: float) -> Check:
-  def check(option: str, value: float) -> float:
-    if not value > bound:
-      raise UserError(f"{option} must be above {bound:g}, not {value:g}.")
-    return value
-
-  return Check(check)
+  return bounded(f"at least {least:g}", lambda value: value >= least)
 
 
 def at_most(most: float) -> Check:
-  def check(option: str, value: float) -> float:
-    if not value <= most:
-      raise UserError(f"{option} must be at most {most:g}, not {value:g}.")
-    return value
+  return bounded(f"at most {most:g}", lambda value: value <= most)
 
-  return Check(check)
+
+def above(bound: float) -> Check:
+  return bounded(f"above {bound:g}", lambda value: value > bound)
 
 
 def between(least: float, most: float, unit: str = "") -> Check:
-  def check(option: str, value: float) -> float:
-    if not least <= value <= most:
-      raise UserError(
-        f"{option} must be between {least:g} and {most:g}{unit}, not {value:g}."
-      )
-    return value
-
-  return Check(check)
+  what = f"between {least:g} and {most:g}{unit}"
+  return bounded(what, lambda value: least <= value <= most)
 
 
 def one_of(kind: str, names: Callable[[], Collection[str]]) -> Check:
@@ -123,21 +114,6 @@ def one_of(kind: str, names: Callable[[], Collection[str]]) -> Check:
     return value
 
   return Check(check)
-
-
-def _finite(option: str, value: float) -> float:
-  if not math.isfinite(value):
-    raise UserError(f"{option} must be a finite number, not {value:g}.")
-  return value
-
-
-def _seed(option: str, value: int) -> int:
-  """All generators take these seeds; numpy's takes no others."""
-  if value < 0:
-    raise UserError(f"{option} must be at least 0, not {value}.")
-  if value >= 2**32:
-    raise UserError(f"{option} must be below 2^32, not {value}.")
-  return value
 
 
 def _output_file(option: str, value: str) -> str:
@@ -159,7 +135,10 @@ def _video(option: str, value: str) -> str:
   return _output_file(option, value)
 
 
-FINITE, SEED = Check(_finite), Check(_seed)
+FINITE = bounded("a finite number", math.isfinite)
+SEED = bounded(
+  "from 0 to below 2^32, as all generators take", range(2**32).__contains__
+)
 OUTPUT_FILE, OUTPUT_FOLDER = Check(_output_file), Check(_output_folder)
 VIDEO = Check(_video)
 

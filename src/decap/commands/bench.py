@@ -150,14 +150,15 @@ def _methods(options: BenchArgs) -> int:
 
 def _learning(options: BenchArgs) -> int:
   _refuse(options, "cases", "seconds", "table", "steps")
+  if options.source:
+    _refuse_to_measure(options)
+  task, num_envs = options.task or "g1-flat", _one_size(options)
+  device = "" if options.source else _device(options)
   from decap.bench import learning
 
   if options.source:
-    _refuse_to_measure(options)
     curves = learning.read_json(Path(options.source))
   else:
-    task, num_envs = options.task or "g1-flat", _one_size(options)
-    device = _device(options)
     curves = learning.bench_learning(
       num_envs or (64 if device == "cpu" else 1024),
       device,

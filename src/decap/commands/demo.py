@@ -18,7 +18,6 @@ from decap.commands.options import Positive
 from decap.commands.terminal import progress_bar
 from decap.errors import UserError
 from decap.evaluation.protocol import QUICK
-from decap.files import replacing
 from decap.runs import RunSpec, default_run_folder
 
 Log = dict[str, float]
@@ -168,7 +167,9 @@ def train(args: DemoArgs) -> Path:
 
   limits = train(spec, folder=folder, quiet=True, on_iteration=record).limits
   print("\n" + "\n".join(constraint_table(history, limits)))
-  draw_curves(history, limits, folder / "curves.png")
+  from decap.evaluation.plots import training_curves
+
+  training_curves({"DeCap": folder}).savefig(folder / "curves.png", dpi=150)
   print(
     f"\nCurves: {folder / 'curves.png'}\n{len(history) * args.num_envs * 24} "
     "environment steps are a first impression; a walking robot takes tens of millions."
@@ -210,40 +211,6 @@ def constraint_table(history: list[Log], limits: dict[str, float]) -> list[str]:
       pad = 31 if name == "δ̄" else 30  # The macron takes no column.
       lines.append(f"{name:<{pad}}  {first[key]:>9.3g}{last[key]:>9.3g}")
   return lines
-
-
-def draw_curves(history: list[Log], limits: dict[str, float], path: Path) -> None:
-  """Three panels: quantities over their limits, violations, length of episodes."""
-  from matplotlib import rc_context
-  from matplotlib.figure import Figure
-
-  from decap.evaluation.plots import COLOURS, RC, STYLES
-
-  iterations = range(1, len(history) + 1)
-  quantities, groups = (
-    list(dict.fromkeys(row.split("/")[i] for row in limits)) for i in (0, -1)
-  )
-  with rc_context(RC):
-    figure = Figure(figsize=(12, 3.6))
-    axes = figure.subplots(1, 3)
-    for row, limit in limits.items():
-      quantity, group = row.split("/")[0], row.split("/")[-1]
-      colour = COLOURS[quantities.index(quantity) % len(COLOURS)]
-      look = {"color": colour, "linestyle": STYLES[groups.index(group) % len(STYLES)]}
-      means = [log[f"Constraint/{row}/mean"] / limit for log in history]
-      axes[0].plot(iterations, means, label=row, **look)
-      violations = [100 * log[f"Constraint/{row}/violation"] for log in history]
-      axes[1].plot(iterations, violations, **look)
-    axes[0].set(ylabel="mean over joints / limit", ylim=(0, None))
-    axes[1].set(ylabel="steps in violation (%)", ylim=(-2, 102))
-    lengths = [log.get("Train/episode_length", float("nan")) for log in history]
-    axes[2].plot(iterations[SKIP:], lengths[SKIP:], color="black")
-    axes[2].set(ylabel="episode length (steps)")
-    for axis in axes:
-      axis.set_xlabel("iteration")
-    figure.legend(loc="outside lower center", ncols=4)
-    with replacing(path) as partial:
-      figure.savefig(partial, dpi=150)
 
 
 def _mean(logs: list[Log]) -> Log:

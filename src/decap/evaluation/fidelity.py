@@ -16,6 +16,7 @@ from decap.deploy.bundle import Bundle
 from decap.deploy.sim2sim import straight, walk
 from decap.deploy.simulation import PHYSICS_DT_S, SimCfg
 from decap.errors import UserError
+from decap.evaluation.robot_tables import markdown
 
 COMMANDS = (0.3, 0.5, 0.8)
 """Forward speeds that are compared, m/s."""
@@ -69,20 +70,18 @@ def sim2sim_speed(bundle: Bundle, command: float) -> float:
 
 def fidelity_table(found: Sequence[dict[str, Any]]) -> list[str]:
   """Markdown: speeds in m/s."""
-  lines = [
-    "| policy | command | training | training at 2 kHz | sim-to-sim | difference |",
-    "|---|---|---|---|---|---|",
+  header = ["policy", "command", "training", "training at 2 kHz", "sim-to-sim"]
+  rows = [
+    [
+      result["policy"],
+      f"{row['command']:g}",
+      *(f"{row[name]:.3f}" for name in ("training", "training_fine_step", "sim2sim")),
+      f"{row['difference']:+.3f} ({row['difference_fine_step']:+.3f} at 2 kHz)",
+    ]
+    for result in found
+    for row in result["rows"]
   ]
-  for result in found:
-    for row in result["rows"]:
-      speeds = (
-        f"{row[name]:.3f}" for name in ("training", "training_fine_step", "sim2sim")
-      )
-      lines.append(
-        f"| {result['policy']} | {row['command']:g} | {' | '.join(speeds)} | "
-        f"{row['difference']:+.3f} ({row['difference_fine_step']:+.3f} at 2 kHz) |"
-      )
-  return lines
+  return markdown([*header, "difference"], rows)
 
 
 def training_speeds(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -69,7 +69,7 @@ def joint_table(results: Sequence[Results]) -> list[str]:
       ]
       rows.append([result["policy"]["name"], group, *cells, *_ends(walks)])
   header = ["policy", "joints", *names, "followed", "falls", "interventions"]
-  return _markdown(header, rows)
+  return markdown(header, rows)
 
 
 def imu_table(results: Sequence[Results], payload_kg: float) -> list[str]:
@@ -78,7 +78,7 @@ def imu_table(results: Sequence[Results], payload_kg: float) -> list[str]:
   for result in results:
     cells = [_imu_cell(chosen(result, "terrain", t, payload_kg)) for t in TERRAINS]
     rows.append([result["policy"]["name"], *cells])
-  return _markdown(["policy", *TERRAINS], rows)
+  return markdown(["policy", *TERRAINS], rows)
 
 
 def course_table(results: Sequence[Results]) -> list[str]:
@@ -95,7 +95,7 @@ def course_table(results: Sequence[Results]) -> list[str]:
             [result["policy"]["name"], terrain, label, distance, *_ends(walks)]
           )
   header = ["policy", "terrain", "payload", "distance", "followed", "falls"]
-  return _markdown([*header, "interventions"], rows)
+  return markdown([*header, "interventions"], rows)
 
 
 def chosen(
@@ -152,6 +152,7 @@ def _protocol(result: Results) -> str:
   )
 
 
-def _markdown(header: list[str], rows: list[list[str]]) -> list[str]:
+def markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+  """Lines of a Markdown table."""
   lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
   return lines + ["| " + " | ".join(row) + " |" for row in rows]

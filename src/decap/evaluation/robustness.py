@@ -17,6 +17,7 @@ from decap.deploy.measure import followed
 from decap.deploy.sim2sim import straight, walk
 from decap.deploy.simulation import SimCfg
 from decap.evaluation.parallel import in_order
+from decap.evaluation.robot_tables import markdown
 from decap.evaluation.robot_walks import Progress, describe
 
 FORMAT = "decap-sim2sim-sweep"
@@ -109,11 +110,14 @@ def margin(
 def margin_table(sweeps: Sequence[dict[str, Any]]) -> list[str]:
   """Markdown: one row per policy; a bound at the end of what was tried has a mark."""
   axes = list(sweeps[0]["axes"])
-  lines = ["| policy | " + " | ".join(LABELS[axis] for axis in axes) + " |"]
-  lines.append("|" + "---|" * (len(axes) + 1))
-  for sweep in sweeps:
-    cells = [_cell(axis, sweep["margins"].get(axis)) for axis in axes]
-    lines.append(f"| {sweep['policy']['name']} | " + " | ".join(cells) + " |")
+  rows = [
+    [
+      sweep["policy"]["name"],
+      *(_cell(axis, sweep["margins"].get(axis)) for axis in axes),
+    ]
+    for sweep in sweeps
+  ]
+  lines = markdown(["policy", *(LABELS[axis] for axis in axes)], rows)
   return [*lines, "", "≤ and ≥: the end of what was tried; it may go further."]
 
 

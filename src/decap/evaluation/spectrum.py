@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import torch
+from scipy import signal as signal_tools
 
 WINDOW = 128
 """Steps of a window: 2.56 s at 50 Hz, a resolution of 0.39 Hz."""
@@ -26,11 +28,8 @@ class Spectrum:
   def __init__(self, num_envs: int, num_signals: int, rate_hz: float, device: str):
     self.rate_hz = rate_hz
     self._ring = torch.zeros(WINDOW, num_envs, num_signals, device=device)
-    self._hann = torch.hann_window(WINDOW, device=device)  # [W]
-    bins = WINDOW // 2 + 1
-    self._power = torch.zeros(bins, num_signals, dtype=torch.float64, device=device)
-    self._windows = torch.zeros((), dtype=torch.float64, device=device)
-    self._step = 0
+    self._power = np.zeros((WINDOW // 2 + 1, num_signals))
+    self._windows = self._step = 0
 
   def add(self, signal: torch.Tensor, counted: torch.Tensor) -> None:
     """Take in one step.
@@ -44,22 +43,19 @@ class Spectrum:
     self._step += 1
     if self._step < WINDOW or (self._step - WINDOW) % STRIDE:
       return
-    window = torch.cat((self._ring[slot + 1 :], self._ring[: slot + 1]))  # [W, B, C]
-    complete = (counted >= WINDOW).view(1, -1, 1)
-    window = torch.where(complete, window - window.mean(0), 0.0)
-    spectrum = torch.fft.rfft(window * self._hann.view(-1, 1, 1), dim=0)  # [F, B, C]
-    self._power += spectrum.abs().square().sum(1, dtype=torch.float64)
-    self._windows += complete.sum()
+    complete = counted >= WINDOW
+    window = self._ring.roll(-slot - 1, 0)[:, complete].cpu().numpy()  # [W, B', C]
+    if not window.shape[1]:
+      return
+    _, power = signal_tools.periodogram(window, self.rate_hz, "hann", axis=0)
+    self._power += power.sum(1, dtype=np.float64)
+    self._windows += window.shape[1]
 
   def result(self) -> tuple[torch.Tensor, torch.Tensor, int]:
     """Frequencies in Hz [F], density per signal [F, C] on the host, windows."""
-    windows = int(self._windows.item())
-    weight = self.rate_hz * float(self._hann.square().sum())
-    power = 2.0 * self._power.cpu() / (weight * max(windows, 1))
-    power[0] /= 2
-    power[-1] /= 2
     frequency = torch.arange(WINDOW // 2 + 1) * (self.rate_hz / WINDOW)
-    return frequency, power, windows
+    density = torch.from_numpy(self._power / max(self._windows, 1))
+    return frequency, density, self._windows
 
 
 def jitter(frequency: torch.Tensor, power: torch.Tensor) -> float:
