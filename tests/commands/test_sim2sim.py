@@ -3,10 +3,14 @@ import shutil
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 from decap.cli import main
+from decap.commands import checks
 from decap.commands.sim2sim import terrain_list
+from decap.deploy import looks
+from decap.errors import UserError
 from decap.evaluation import robot_walks
 from tests.deploy.robots import POLICY
 
@@ -37,6 +41,40 @@ def test_a_walk_loads_nothing_that_deployment_does_not_have():
   )
   done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
   assert done.stdout.splitlines()[-1] == "[]", done.stdout + done.stderr
+
+
+def test_two_policies_are_filmed_through_their_heads(capsys, tmp_path, monkeypatch):
+  pytest.importorskip("mediapy")
+  image = pytest.importorskip("PIL.Image")
+  try:
+    checks.check_renderer(draws=True)
+  except UserError as error:
+    pytest.skip(str(error))
+  monkeypatch.setattr(looks, "_mesh_file", lambda: None)  # Meshes are slow to draw.
+  file = tmp_path / "ego.gif"
+  other = POLICY.with_name("g1-flat-smoothness-rewards")
+  words = ["sim2sim", str(POLICY), str(other), "--seconds", "0.4", "--ego"]
+  assert main([*words, "--terrain", "slope", "--video", str(file)]) == 0
+  assert capsys.readouterr().out.count(" on slope: walked to the end") == 2
+  with image.open(file) as film:
+    assert film.size == (800, 300) and film.n_frames == 5  # 0.4 s · 12.5.
+    film.seek(4)
+    last = np.asarray(film.convert("L"), int)
+  left, right = last[:, :400], last[:, 400:]
+  assert left[40:260].std() > 5 and right[40:260].std() > 5  # Not one colour.
+  assert np.abs(left - right)[40:260].mean() > 2  # Each its own view.
+  assert (left[-8:, :20] > 250).any()  # The caption.
+
+
+def test_terrains_are_checked_before_mujoco_is_loaded():
+  """It takes its renderer from the environment once, when it is loaded."""
+  code = (
+    "import sys; from decap.cli import main; "
+    f"assert main(['sim2sim', {str(POLICY)!r}, '--terrain', 'lava']) == 2; "
+    "print('mujoco' in sys.modules)"
+  )
+  done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+  assert done.stdout == "False\n", done.stderr
 
 
 @pytest.mark.parametrize(

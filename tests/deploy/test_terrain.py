@@ -4,13 +4,8 @@ import mujoco
 import numpy as np
 import pytest
 
-from decap.deploy.terrain import (
-  CELL_M,
-  GROUNDS,
-  TERRAINS,
-  add_terrain,
-  ground_height,
-)
+from decap.deploy.grounds import CELL_M, GROUNDS, TERRAINS
+from decap.deploy.terrain import add_terrain, ground_height
 from decap.errors import UserError
 
 

@@ -1,5 +1,6 @@
 """Pictures of walks; they need a renderer, which some machines do not have."""
 
+import dataclasses
 import socket
 
 import mujoco
@@ -47,6 +48,22 @@ def test_frames_show_the_robot_and_the_ground(trace, monkeypatch, camera):
   frames = video.render(trace, SimCfg(), camera, size=(96, 64))
   assert len(frames) == 3 and frames[0].shape == (64, 96, 3)  # 5 steps, every second.
   assert frames[0].std() > 5  # Not one colour.
+
+
+def test_the_heads_speed_is_that_of_the_last_second(trace):
+  """2 rad/s for a second and a half, then 4: in between the mean of the squares."""
+  rate = 200
+  times = np.arange(3 * rate) / rate
+  turning = np.zeros((3 * rate, 3))
+  turning[:, 1] = np.where(times < 1.5, 2.0, 4.0)
+  steps = {"time_s": np.arange(150) * 0.02}
+  made = dataclasses.replace(trace, arrays=steps, gyros={"head": (times, turning)})
+  found = video.head_speeds(made, fps=10.0)  # Every fifth step.
+  assert len(found) == 30
+  assert found[0] == found[14] == "head 2.0 rad/s"
+  # The frame of step 95, at 1.92 s: 21 of 50 steps with 4 rad/s.
+  assert found[19] == f"head {np.sqrt((21 * 16 + 29 * 4) / 50):.1f} rad/s"
+  assert found[-1] == "head 4.0 rad/s"
 
 
 def test_clips_stand_side_by_side_and_wait_for_each_other():

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,7 +38,7 @@ ACTIONS = ("table", "sweep", "fidelity", "terrains")
 
 
 def _terrains() -> tuple[str, ...]:
-  from decap.deploy.terrain import TERRAINS
+  from decap.deploy.grounds import TERRAINS
 
   return tuple(TERRAINS)
 
@@ -142,7 +143,8 @@ class Sim2simArgs(Args):
       checks.check_installed(package, "--video and --view")
     if self.walk.video:
       checks.check_renderer(draws=True)
-      os.environ.setdefault("MUJOCO_GL", "egl")  # Before MuJoCo is imported.
+      if sys.platform.startswith("linux"):
+        os.environ.setdefault("MUJOCO_GL", "egl")  # Before MuJoCo is imported.
     self.world.config()
 
   def split(self) -> tuple[str, tuple[str, ...]]:
@@ -170,7 +172,7 @@ class Sim2simArgs(Args):
 
 def terrain_list() -> str:
   """Terrains and the parameters of their grounds, as text."""
-  from decap.deploy.terrain import GROUNDS, TERRAINS
+  from decap.deploy.grounds import GROUNDS, TERRAINS
 
   lines = ["terrains:"]
   lines += [f"  {name:<14} {course.text}" for name, course in TERRAINS.items()]
@@ -237,12 +239,18 @@ def _walk(bundles: list[Any], cfg: Any, options: WalkArgs) -> None:
 def _record(clips: list[tuple[str, Any]], cfg: Any, options: WalkArgs) -> None:
   from decap.deploy import video
 
+  path = Path(options.video or "")
+  fps = video.GIF_FPS if path.suffix == ".gif" else video.FPS
   camera = video.HEAD_CAMERA if options.ego else "follow"
   print("Rendering …", flush=True)
   size = (640, 480) if len(clips) == 1 else (400, 300)
-  drawn = [(name, video.render(trace, cfg, camera, size)) for name, trace in clips]
-  frames = drawn[0][1] if len(drawn) == 1 else video.side_by_side(drawn)
-  video.write(Path(options.video), frames)
+  drawn = []
+  for name, trace in clips:
+    frames = video.render(trace, cfg, camera, size, fps=fps)
+    if options.ego:
+      frames = video.caption(frames, video.head_speeds(trace, fps))
+    drawn.append((name, frames))
+  video.write(path, drawn[0][1] if len(drawn) == 1 else video.side_by_side(drawn), fps)
   print(f"Wrote {options.video}")
 
 

@@ -11,12 +11,12 @@ import numpy as np
 from decap.deploy.bundle import Bundle
 from decap.deploy.controller import Controller, Cycle
 from decap.deploy.faults import KINDS, TOLERATED, Outcome, play
+from decap.deploy.grounds import TERRAINS
 from decap.deploy.kill import KIND as KILLED
 from decap.deploy.kill import play_kill
 from decap.deploy.operator import Script
 from decap.deploy.simulation import SimCfg, SimulatedRobot
 from decap.deploy.states import Mode
-from decap.deploy.terrain import TERRAINS
 
 STAND_S, RELEASE_S, WALK_S = 0.4, 1.0, 1.5
 LEG_S = 30.0

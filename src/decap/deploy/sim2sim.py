@@ -15,12 +15,12 @@ import numpy as np
 
 from decap.deploy.bundle import Bundle
 from decap.deploy.controller import Controller, Cycle
+from decap.deploy.grounds import TERRAINS, WIDTH_M
 from decap.deploy.operator import Input
 from decap.deploy.robot_io import RobotState
 from decap.deploy.sensors import GYROS
 from decap.deploy.simulation import SimCfg, SimulatedRobot
 from decap.deploy.states import NONE, Mode, Requests
-from decap.deploy.terrain import TERRAINS, WIDTH_M
 from decap.errors import UserError
 
 STAND_S = 1.0

@@ -16,9 +16,10 @@ from pathlib import Path
 import mujoco
 import numpy as np
 
+from decap.deploy.grounds import check_terrain
 from decap.deploy.robot_io import COMMAND_DT_S, RobotCommand, RobotState
 from decap.deploy.sensors import GYROS, Gyro, NoisyBody, add_sensors
-from decap.deploy.terrain import add_terrain, check_terrain, ground_height
+from decap.deploy.terrain import add_terrain, ground_height
 from decap.errors import UserError
 from decap.robots.g1_motors import RobotMotors, g1_motors
 

@@ -1,122 +1,26 @@
-"""Grounds of the simulated robot, and courses made of them.
+"""Terrains of the simulated robot in MuJoCo.
 
-Every ground is a surface with a friction, a softness and, for some, a relief. A course
-runs along x: a pad to start on, then one ground or several. The feet of mjlab's G1 have
-contact priority 1, so grounds have 2: theirs are the friction and softness that count.
+The feet of mjlab's G1 have contact priority 1, so grounds have 2: theirs are the friction
+and softness that count.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import mujoco
 import numpy as np
 
-from decap.errors import unknown
-
-HARD = ((0.02, 1.0), (0.9, 0.95, 0.001))
-"""MuJoCo's solref and solimp as in training."""
-
-
-@dataclass(frozen=True)
-class Ground:
-  """One kind of ground."""
-
-  friction: float
-  """Coefficient of sliding friction."""
-  softness: tuple[tuple[float, float], tuple[float, float, float]] = HARD
-  """solref and the first three numbers of solimp."""
-  slope_deg: float = 0.0
-  """Rise along x; negative goes down."""
-  stone_m: float = 0.0
-  """Height of the relief; 0 for a smooth surface."""
-  rgba: tuple[float, float, float, float] = (0.55, 0.57, 0.6, 1.0)
-  text: str = ""
-  """What it stands for, in a few words."""
-
-
-GROUNDS: dict[str, Ground] = {
-  "flat": Ground(0.6, text="hard floor with the friction that training starts from"),
-  "carpet": Ground(
-    0.9,
-    ((0.03, 1.0), (0.3, 0.9, 0.006)),
-    rgba=(0.45, 0.35, 0.4, 1.0),
-    text="gives way by millimetres, holds the feet",
-  ),
-  "grass": Ground(
-    0.7,
-    ((0.1, 1.0), (0.05, 0.9, 0.03)),
-    rgba=(0.25, 0.5, 0.2, 1.0),
-    text="soft: a standing robot sinks in by at least 15 mm",
-  ),
-  "gravel": Ground(
-    0.6,
-    stone_m=0.02,
-    rgba=(0.5, 0.47, 0.42, 1.0),
-    text="stones of 2 cm: heights uniform at random on cells of 4 cm",
-  ),
-  "slope": Ground(0.8, slope_deg=10.0, text="uphill"),
-  "inverse-slope": Ground(0.8, slope_deg=-10.0, text="downhill"),
-}
-"""Grounds by name."""
-
-CELL_M = 0.04
-"""Side of a cell of gravel."""
-WIDTH_M = 8.0
-"""Width of courses that are not endless planes."""
-DEPTH_M = 0.3
-"""How far below the start the world ends, for robots that leave a course."""
-
-
-@dataclass(frozen=True)
-class Course:
-  """Stretches of ground along x, the first one under the robot's start."""
-
-  stretches: tuple[tuple[str, float], ...]
-  """Ground and length in x, m."""
-  text: str
-
-  @property
-  def is_plane(self) -> bool:
-    """One smooth level ground without end: a plane, which is fastest."""
-    ground = GROUNDS[self.stretches[0][0]]
-    return len(self.stretches) == 1 and not (ground.slope_deg or ground.stone_m)
-
-
-PAD_M = 2.0
-"""Length of the pad that a course starts on; the robot stands one metre before its end."""
-
-TERRAINS: dict[str, Course] = {
-  "flat": Course((("flat", math.inf),), "a plane"),
-  "carpet": Course((("carpet", math.inf),), "a plane of carpet"),
-  "grass": Course((("grass", math.inf),), "a plane of grass"),
-  "gravel": Course((("flat", PAD_M), ("gravel", 20.0)), "from the pad onto gravel"),
-  "slope": Course((("flat", PAD_M), ("slope", 20.0)), "from the pad uphill, 10°"),
-  "inverse-slope": Course(
-    (("flat", PAD_M), ("inverse-slope", 20.0)), "from the pad downhill, 10°"
-  ),
-  "transitions": Course(
-    (
-      ("carpet", PAD_M),
-      ("grass", 1.0),
-      ("gravel", 1.0),
-      ("slope", 1.2),
-      ("carpet", 0.8),
-      ("inverse-slope", 1.2),
-      ("grass", 1.0),
-      ("carpet", 12.0),
-    ),
-    "carpet, grass, gravel, up and down a ramp, grass, carpet",
-  ),
-}
-"""Terrains by name."""
-
-
-def check_terrain(name: str) -> None:
-  """Refuse a terrain that does not exist."""
-  if name not in TERRAINS:
-    raise unknown("terrain", name, TERRAINS)
+from decap.deploy.grounds import (
+  CELL_M,
+  DEPTH_M,
+  GROUNDS,
+  HARD,
+  TERRAINS,
+  WIDTH_M,
+  Ground,
+  check_terrain,
+)
 
 
 def add_terrain(

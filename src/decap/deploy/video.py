@@ -9,11 +9,13 @@ import mujoco
 import numpy as np
 
 from decap.deploy.looks import build_looks
+from decap.deploy.measure import speed_over_time
 from decap.deploy.sim2sim import Trace
 from decap.deploy.simulation import SimCfg
 from decap.files import replacing
 
-FPS = 25
+FPS = 25.0
+GIF_FPS = 12.5
 HEAD_CAMERA = "head_camera"
 
 
@@ -23,6 +25,7 @@ def render(
   camera: str = "follow",
   size: tuple[int, int] = (640, 480),
   seconds: float | None = None,
+  fps: float = FPS,
 ) -> list[np.ndarray]:
   """Frames [H, W, 3] of a walk.
 
@@ -34,7 +37,7 @@ def render(
   model = build_looks(len(trace.joint_names), cfg)
   data = mujoco.MjData(model)
   qpos = trace.arrays["qpos"]
-  stride = max(1, round(1.0 / (FPS * trace.control_dt_s)))
+  stride = _stride(trace, fps)
   last = len(qpos) if seconds is None else round(seconds / trace.control_dt_s)
   view = _follow() if camera == "follow" else camera
   frames = []
@@ -49,6 +52,16 @@ def render(
       renderer.update_scene(data, camera=view)
       frames.append(renderer.render().copy())
   return frames
+
+
+def head_speeds(trace: Trace, fps: float = FPS, window_s: float = 1.0) -> list[str]:
+  """How fast the head turned in the last second, frame by frame: what makes it blur."""
+  squares = speed_over_time(trace, "head") ** 2
+  steps = round(window_s / trace.control_dt_s)
+  return [
+    f"head {np.sqrt(squares[max(0, k + 1 - steps) : k + 1].mean()):.1f} rad/s"
+    for k in range(0, len(squares), _stride(trace, fps))
+  ]
 
 
 def side_by_side(clips: Sequence[tuple[str, list[np.ndarray]]]) -> list[np.ndarray]:
@@ -106,6 +119,11 @@ def _write_gif(path: Path, frames: list[np.ndarray], fps: float) -> None:
       duration=round(1000 / fps),
       loop=0,
     )
+
+
+def _stride(trace: Trace, fps: float) -> int:
+  """Control steps between two frames."""
+  return max(1, round(1.0 / (fps * trace.control_dt_s)))
 
 
 def _follow() -> mujoco.MjvCamera:
