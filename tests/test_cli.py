@@ -141,8 +141,7 @@ POLICY = str(min(Path(__file__).parents[1].glob("policies/*/policy.json")).paren
     ("wgpu", ["profile", POLICY]),
     ("wgpu", ["bench"]),
     ("wgpu", ["bench", "engines"]),
-    ("wgpu", ["bench", "methods"]),
-    ("wgpu", ["bench", "learning"]),
+    ("wgpu", ["bench", "scaling"]),
   ],
 )
 def test_a_renderer_that_does_not_start_gets_one_sentence(

@@ -77,11 +77,12 @@ def average_gradients(parameters: Iterable[Tensor]) -> None:
   if not active():
     return
   gradients = [p.grad for p in parameters if p.grad is not None]
-  flat = mean(torch.cat([g.flatten() for g in gradients]))
-  start = 0
-  for gradient in gradients:
-    gradient.copy_(flat[start : start + gradient.numel()].view_as(gradient))
-    start += gradient.numel()
+  flat = torch.cat([g.flatten() for g in gradients])
+  _reduce(flat, dist.ReduceOp.SUM)
+  flat.div_(size())
+  parts = flat.split([g.numel() for g in gradients])
+  for gradient, part in zip(gradients, parts, strict=True):
+    gradient.copy_(part.view_as(gradient))
 
 
 def share(tensors: Iterable[Tensor]) -> None:
@@ -101,8 +102,12 @@ def agree(value: object) -> bool:
 
 
 def _reduced(values: Tensor, operation: dist.ReduceOp.RedOpType) -> Tensor:
+  values = values.clone()
+  _reduce(values, operation)
+  return values
+
+
+def _reduce(values: Tensor, operation: dist.ReduceOp.RedOpType) -> None:
   if _counts is not None:
     _counts.append(values.numel() * values.element_size())
-  values = values.clone()
   dist.all_reduce(values, operation)
-  return values

@@ -1,46 +1,40 @@
-from __future__ import annotations
+"""The two physics engines: ratios, and one small measurement."""
 
 import json
 
 import pytest
 
-from decap.bench.engines import CASES, EngineSpeed, bench_engines, speed_ratios
-from decap.errors import UserError
+from decap.bench import engines
+from decap.bench.engines import BENCHMARK, CASES
+from decap.bench.report import run_benchmark
 
 
 def test_ratios_are_over_warp():
-  speeds = [
-    EngineSpeed("decap", 64, 3300.0, 8000.0, 1.0),
-    EngineSpeed("warp", 64, 300.0, 400.0, 60.0),
+  rows = [
+    {
+      "case": "decap",
+      "num_envs": 64,
+      "env_steps_per_s": 3300.0,
+      "physics_per_s": 8000.0,
+    },
+    {"case": "warp", "num_envs": 64, "env_steps_per_s": 300.0, "physics_per_s": 400.0},
+    {"case": "decap", "num_envs": 8, "env_steps_per_s": 30.0, "physics_per_s": 80.0},
   ]
-  ratios = speed_ratios(speeds)[64]
-  assert ratios["decap"] == {"environment": 11.0, "physics": 20.0}
-  assert ratios["warp"] == {"environment": 1.0, "physics": 1.0}
-
-
-@pytest.mark.parametrize(
-  ("arguments", "sentence"),
-  [
-    (([0], 5), "numbers of environments must be positive"),
-    (([], 5), "numbers of environments must be positive"),
-    (([2], 0), "number of steps must be positive"),
-    (([2], 5, "/dev/null/engines.json"), "Cannot write to the output folder /dev/null"),
-  ],
-)
-def test_impossible_requests_are_refused_before_any_work(arguments, sentence):
-  with pytest.raises(UserError, match=sentence):
-    bench_engines(*arguments)
+  assert engines.summary(rows) == {"64": {"env": 11.0, "physics": 20.0}}
+  first, second, alone = engines.with_ratios(rows)
+  assert (first["env_ratio"], first["physics_ratio"]) == (11.0, 20.0)
+  assert second["env_ratio"] == 1.0
+  assert "env_ratio" not in alone
+  assert "11.0 × mjlab on MuJoCo Warp" in engines.notes(rows)[0]
 
 
 @pytest.mark.slow
-def test_all_cases_are_measured(tmp_path, capsys):
+def test_all_cases_are_measured(tmp_path):
   path = tmp_path / "engines.json"
-  speeds = bench_engines([4], 4, path)
-  report = json.loads(path.read_text())
-  assert [s.case for s in speeds] == list(CASES)
-  assert report["machine"]["versions"]["mjbatch"] == "0.1.0"
-  for result in report["results"]:
-    assert result["physics_per_s"] > result["env_steps_per_s"] > 0.0
-  for case in ("decap", "native"):
-    assert report["ratios"]["4"][case]["physics"] > 1.0
-  assert "ratio" in capsys.readouterr().out
+  report = run_benchmark(BENCHMARK, "cpu", num_envs=(4,), seconds=0.2, json_path=path)
+  stored = json.loads(path.read_text())
+  assert [row["case"] for row in report.rows] == list(CASES)
+  assert stored["machine"]["versions"]["mjbatch"] == "0.1.0"
+  for row in stored["results"]:
+    assert row["physics_per_s"] > row["env_steps_per_s"] > 0.0
+  assert stored["summary"]["4"]["physics"] > 1.0

@@ -28,6 +28,7 @@ from mjlab.tasks import registry
 from mjlab.utils.torch import configure_torch_backends
 
 from decap.bench.gpu import BusyMeter, memory_gb
+from decap.bench.report import Settings
 from decap.envs.constrained_env import ConstrainedEnv, ConstrainedEnvCfg
 from decap.envs.stock import stock_twin
 from decap.rl import capture
@@ -46,17 +47,6 @@ WARM_UP = 3
 STOCK_WARM_UP = 2
 
 MIN_ITERATIONS = 3
-
-
-@dataclass(frozen=True)
-class Settings:
-  """What all cases of a benchmark share."""
-
-  task: str
-  num_envs: int
-  device: str
-  seconds: float
-  """How long each case is measured at least."""
 
 
 @dataclass(frozen=True)

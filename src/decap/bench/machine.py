@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import platform
 from importlib import metadata
 from pathlib import Path
 
 import torch
 
+from decap.bench.gpu import driver_version
 from decap.sim.threads import available_cpus
 
 _PACKAGES = ("mjlab", "mujoco", "mjbatch", "mujoco-warp", "warp-lang", "torch")
@@ -20,6 +22,9 @@ def describe_machine() -> dict[str, object]:
     "cpu": _processor(),
     "cores": available_cpus(),
     "gpu": gpu,
+    "driver": driver_version(),
+    # Of others too: a busy machine is slow, and its numbers say so.
+    "load": round(os.getloadavg()[0], 1),
     "platform": platform.platform(),
     "python": platform.python_version(),
     "versions": {name: metadata.version(name) for name in _PACKAGES},

@@ -1,12 +1,15 @@
-"""A figure of measured speeds."""
+"""A figure of speeds that `decap bench --json` has stored.
+
+``python benchmarks/figures.py results/bench/throughput.json throughput.png``
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sys
 from pathlib import Path
 
-from decap.bench.cases import CASES
-from decap.bench.throughput import Speed
+from decap.bench.report import Report, read_report
+from decap.bench.training import BENCHMARK
 from decap.files import replacing
 
 _STYLES = {
@@ -19,7 +22,7 @@ _STYLES = {
 }
 
 
-def plot_speeds(speeds: Sequence[Speed], path: Path, title: str) -> None:
+def plot_speeds(report: Report, path: Path) -> None:
   """Rollout on the left, training on the right, over the number of environments."""
   import matplotlib
 
@@ -31,20 +34,28 @@ def plot_speeds(speeds: Sequence[Speed], path: Path, title: str) -> None:
   for axis, (field, name) in zip(axes, panels, strict=True):
     for case, (color, style) in _STYLES.items():
       points = [
-        (s.num_envs, getattr(s, field) / 1e3)
-        for s in speeds
-        if s.case == case and getattr(s, field) is not None
+        (row["num_envs"], row[field] / 1e3)
+        for row in report.rows
+        if row["case"] == case and row.get(field) is not None
       ]
       if points:
-        axis.plot(*zip(*points, strict=True), style, color=color, label=CASES[case][0])
-    counts = sorted({s.num_envs for s in speeds})
+        axis.plot(
+          *zip(*points, strict=True), style, color=color, label=BENCHMARK.cases[case]
+        )
+    counts = sorted({row["num_envs"] for row in report.rows})
     axis.set_xscale("log", base=2)
     axis.set_xticks(counts, [str(count) for count in counts])
     axis.set(xlabel="environments", title=name, ylabel="thousand env-steps / s")
     axis.set_ylim(bottom=0)
     axis.grid(alpha=0.3)
   axes[0].legend(fontsize=8)
-  figure.suptitle(title)
+  machine = report.machine.get("gpu") or report.machine["cpu"]
+  figure.suptitle(f"{report.settings['task']} on {machine}")
   with replacing(path) as partial:
     figure.savefig(partial, dpi=130)
   plt.close(figure)
+
+
+if __name__ == "__main__":
+  stored = read_report(Path(sys.argv[1]), {BENCHMARK.name: BENCHMARK})
+  plot_speeds(stored, Path(sys.argv[2]))

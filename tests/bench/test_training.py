@@ -5,40 +5,39 @@ import json
 import pytest
 import torch
 
-from decap.bench import throughput
-from decap.bench.cases import CASES, Settings, Timing, rsl_rl_cfg
+from decap.bench import training
+from decap.bench.cases import CASES, Timing, rsl_rl_cfg
 from decap.bench.gpu import BusyMeter, is_out_of_memory, memory_gb
-from decap.bench.plot import plot_speeds
-from decap.bench.throughput import Speed, measure
+from decap.bench.report import Report, Settings, run_benchmark
+from decap.bench.training import BENCHMARK, measure_case
 from decap.rl.config import AgentCfg, PolicyCfg
 from decap.rl.display import Stopwatch
 
 SETTINGS = Settings("g1-flat", num_envs=100, device="cpu", seconds=0.1)
 
 
-def speed(case: str, rollout: float, train: float | None, num_envs: int = 64) -> Speed:
-  return Speed(
-    case, num_envs, 1.0, rollout_steps_per_s=rollout, train_steps_per_s=train
-  )
+def speed(case: str, rollout: float, train: float | None, num_envs: int = 64) -> dict:
+  row = {"case": case, "num_envs": num_envs, "rollout_steps_per_s": rollout}
+  return {**row, "train_steps_per_s": train}
 
 
 def test_rates_follow_from_times(monkeypatch):
   timing = Timing(0.5, 0.3, steps=2400, iterations=4, busy=0.25, memory_gb=None)
   monkeypatch.setitem(CASES, "eager", ("ours", lambda settings: timing))
-  row = measure("eager", SETTINGS)
-  assert row.rollout_steps_per_s == pytest.approx(2400 / 0.5)
-  assert row.train_steps_per_s == pytest.approx(2400 / 0.8)
-  assert row.collect_ms == pytest.approx(500.0)
-  assert row.update_ms == pytest.approx(300.0)
-  assert (row.num_envs, row.iterations, row.busy) == (100, 4, 0.25)
+  row = measure_case("eager", SETTINGS)
+  assert row["rollout_steps_per_s"] == pytest.approx(2400 / 0.5)
+  assert row["train_steps_per_s"] == pytest.approx(2400 / 0.8)
+  assert row["collect_ms"] == pytest.approx(500.0)
+  assert row["update_ms"] == pytest.approx(300.0)
+  assert (row["num_envs"], row["iterations"], row["busy"]) == (100, 4, 0.25)
 
 
 def test_physics_has_no_training_rate(monkeypatch):
   timing = Timing(0.5, 0.0, steps=2400, iterations=4, busy=None, memory_gb=None)
   monkeypatch.setitem(CASES, "physics", ("physics", lambda settings: timing))
-  row = measure("physics", SETTINGS)
-  assert row.rollout_steps_per_s == 4800
-  assert row.train_steps_per_s is None and row.update_ms is None
+  row = measure_case("physics", SETTINGS)
+  assert row["rollout_steps_per_s"] == 4800
+  assert row["train_steps_per_s"] is None and row["update_ms"] is None
 
 
 @pytest.mark.parametrize(
@@ -54,10 +53,12 @@ def test_what_goes_wrong_is_a_row(monkeypatch, problem, text):
     raise problem
 
   monkeypatch.setitem(CASES, "stock", ("stock", fail))
-  row = measure("stock", SETTINGS)
-  assert row.error == text
-  assert row.train_steps_per_s is None
-  assert text in throughput.rows([row])[0]
+  row = measure_case("stock", SETTINGS)
+  assert row["error"] == text
+  assert "train_steps_per_s" not in row
+  report = Report(BENCHMARK, {}, [row])
+  assert text in report.cells()[0]
+  assert report.broken() == (text != "out of memory")
 
 
 def test_ratios():
@@ -70,9 +71,9 @@ def test_ratios():
     # Only eager rows here: the ratios are theirs.
     speed("stock", 10.0, 5.0, num_envs=8),
     speed("eager", 20.0, 15.0, num_envs=8),
-    Speed("captured", 8, 1.0, error="out of memory"),
+    {"case": "captured", "num_envs": 8, "error": "out of memory"},
   ]
-  ratios = throughput.summary(speeds)
+  ratios = training.summary(speeds)
   assert ratios["64"] == pytest.approx(
     {
       "training_over_stock": 3.92,
@@ -82,22 +83,7 @@ def test_ratios():
     }
   )
   assert ratios["8"] == {"training_over_stock": 3.0, "rollout_over_stock": 2.0}
-  assert "constraints cost 2.0%" in throughput.summary_lines(speeds)[0]
-
-
-def test_files(tmp_path):
-  speeds = [speed("stock", 100.0, 50.0), speed("physics", 2e6, None)]
-  path = tmp_path / "new" / "bench.json"
-  throughput.write_json(path, speeds, "g1-flat", 2.0)
-  report = json.loads(path.read_text())
-  assert report["results"][0]["train_steps_per_s"] == 50.0
-  assert report["machine"]["versions"]["torch"].split("+")[0] in torch.__version__
-  assert "driver" in report["machine"]
-  lines = throughput.markdown(speeds).splitlines()
-  assert lines[3] == "| 64 | physics alone | 2,000,000 |  |  |  |  |  |"
-  figure = tmp_path / "bench.png"
-  plot_speeds(speeds, figure, "a machine")
-  assert figure.read_bytes().startswith(b"\x89PNG")
+  assert "constraints cost 2.0%" in training.notes(speeds)[0]
 
 
 def test_only_memory_errors_are_memory_errors():
@@ -128,22 +114,23 @@ def test_rsl_rl_gets_our_agent():
 @pytest.mark.slow
 def test_every_case_of_a_cpu_is_measured(tmp_path):
   path = tmp_path / "bench.json"
-  speeds = throughput.bench_throughput((4,), "cpu", seconds=0.1, json_path=path)
-  assert [s.case for s in speeds] == list(throughput.CPU_CASES)
-  assert [s.error for s in speeds] == [None] * 4
-  for row in speeds:
-    assert row.iterations >= 3
-    assert row.rollout_steps_per_s == pytest.approx(4 * 24 / row.collect_ms * 1e3)
-  physics = speeds[-1]
-  assert physics.rollout_steps_per_s > max(s.rollout_steps_per_s for s in speeds[:-1])
+  report = run_benchmark(BENCHMARK, "cpu", num_envs=(4,), seconds=0.1, json_path=path)
+  rows = report.rows
+  assert [row["case"] for row in rows] == list(training.CPU_CASES)
+  assert [row["error"] for row in rows] == [None] * 4
+  for row in rows:
+    assert row["iterations"] >= 3
+    assert row["rollout_steps_per_s"] == pytest.approx(4 * 24 / row["collect_ms"] * 1e3)
+  fastest = max(row["rollout_steps_per_s"] for row in rows[:-1])
+  assert rows[-1]["rollout_steps_per_s"] > fastest
   assert len(json.loads(path.read_text())["results"]) == 4
 
 
 @pytest.mark.gpu
 def test_every_case_of_a_gpu_is_measured():
-  speeds = throughput.bench_throughput((64,), "cuda:0", seconds=1.0)
-  assert [s.error for s in speeds] == [None] * len(speeds)
-  assert all(s.memory_gb > 0 for s in speeds)
+  rows = run_benchmark(BENCHMARK, "cuda:0", num_envs=(64,), seconds=1.0).rows
+  assert [row["error"] for row in rows] == [None] * len(rows)
+  assert all(row["memory_gb"] > 0 for row in rows)
 
 
 @pytest.mark.gpu

@@ -1,31 +1,32 @@
 """What each method costs: its training speed beside that of plain PPO.
 
 All train the same task from the same seed, one after the other, captured where there
-is a GPU.
+is a GPU: ``python benchmarks/methods.py --json results/bench/methods.json``.
 """
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
-import json
 import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-
-from rich.table import Table
+from types import SimpleNamespace
 
 from decap.bench.cases import configure_torch, plain_ppo, quiet
 from decap.bench.gpu import release_memory
-from decap.bench.machine import describe_machine
-from decap.bench.throughput import make_console
+from decap.bench.report import write_report
+from decap.commands.checks import check_device
 from decap.envs.constrained_env import ConstrainedEnv
-from decap.files import write_text
 from decap.methods import METHODS, get_method
 from decap.rl.runner import Runner
 from decap.runs import RunSpec, build_configs
 
+METHODS_BENCHMARK = SimpleNamespace(
+  name="methods", measured="environment steps per second of training, by method"
+)
 PLAIN_PPO = "plain PPO"
 WARM_UP = 10
 """Iterations that are not timed: recording, and the machine's clocks."""
@@ -55,30 +56,25 @@ def bench_methods(
   iterations: int = 60,
   json_path: Path | None = None,
 ) -> list[MethodSpeed]:
-  """Trains every method for some iterations and prints a table."""
+  """Trains every method for some iterations; a line each."""
   configure_torch(device)
-  console = make_console()
   speeds: list[MethodSpeed] = []
   for name in (PLAIN_PPO, *methods):
-    with console.status(f"{name}, {num_envs} environments"):
-      speed = _measure(
-        name, RunSpec(task, "decap", num_envs=num_envs), device, iterations
-      )
+    spec = RunSpec(task, "decap", num_envs=num_envs)
+    speed = _measure(name, spec, device, iterations)
     base = speeds[0].steps_per_s if speeds else speed.steps_per_s
     speed = dataclasses.replace(speed, relative=speed.steps_per_s / base)
     speeds.append(speed)
-    console.print(f"{name:<20}{speed.steps_per_s:>10,.0f} steps/s", highlight=False)
+    how = "captured" if speed.captured else "eager"
+    print(
+      f"{name:<20}{speed.steps_per_s:>10,.0f} steps/s, {speed.relative:.1%} of plain "
+      f"PPO ({how}, {speed.iterations} iterations)",
+      flush=True,
+    )
     if json_path is not None:
-      report = {
-        "benchmark": "methods",
-        "measured": "environment steps per second of training, by method",
-        "task": task,
-        "num_envs": num_envs,
-        "machine": describe_machine(),
-        "results": [dataclasses.asdict(s) for s in speeds],
-      }
-      write_text(json_path, json.dumps(report, indent=2) + "\n")
-  console.print(_table(speeds, task, num_envs))
+      settings = {"task": task, "num_envs": num_envs}
+      rows = [dataclasses.asdict(s) for s in speeds]
+      write_report(json_path, METHODS_BENCHMARK, settings, rows)
   return speeds
 
 
@@ -118,17 +114,19 @@ def _measure(name: str, spec: RunSpec, device: str, iterations: int) -> MethodSp
   )
 
 
-def _table(speeds: Sequence[MethodSpeed], task: str, num_envs: int) -> Table:
-  view = Table(title=f"{task}, {num_envs} environments: training by method")
-  view.add_column("method")
-  for name in ("steps/s", "of plain PPO", "captured", "iterations"):
-    view.add_column(name, justify="right")
-  for speed in speeds:
-    view.add_row(
-      speed.method,
-      f"{speed.steps_per_s:,.0f}",
-      f"{speed.relative:.1%}",
-      "yes" if speed.captured else "no",
-      str(speed.iterations),
-    )
-  return view
+if __name__ == "__main__":
+  parser = argparse.ArgumentParser(description=__doc__)
+  parser.add_argument("--task", default="g1-flat")
+  parser.add_argument("--num-envs", type=int)
+  parser.add_argument("--device", default="auto")
+  parser.add_argument("--iterations", type=int, default=60)
+  parser.add_argument("--json", type=Path)
+  options = parser.parse_args()
+  where = check_device(options.device)
+  bench_methods(
+    options.num_envs or (64 if where == "cpu" else 2048),
+    where,
+    task=options.task,
+    iterations=options.iterations,
+    json_path=options.json,
+  )

@@ -2,12 +2,22 @@
 
 import dataclasses
 import json
+import sys
+from pathlib import Path
 
 import pytest
 
-from decap.bench import learning
-from decap.bench.methods import PLAIN_PPO, bench_methods
+from decap.bench.report import read_report
 from decap.errors import UserError
+
+# On the path, and not loaded by hand: worker processes import it again.
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+
+import figures
+import learning
+from methods import PLAIN_PPO, bench_methods
+
+RESULTS = Path(__file__).parents[2] / "results" / "bench"
 
 
 def test_both_loops_train_and_are_compared(tmp_path, capsys):
@@ -45,3 +55,10 @@ def test_methods_are_measured_against_plain_ppo(tmp_path):
   assert speeds[0].relative == 1.0
   assert all(s.finite and s.iterations == 2 and not s.captured for s in speeds)
   assert len(json.loads(path.read_text())["results"]) == 3
+
+
+def test_stored_speeds_are_drawn(tmp_path):
+  known = {figures.BENCHMARK.name: figures.BENCHMARK}
+  report = read_report(RESULTS / "throughput.json", known)
+  figures.plot_speeds(report, tmp_path / "speeds.png")
+  assert (tmp_path / "speeds.png").read_bytes().startswith(b"\x89PNG")

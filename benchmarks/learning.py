@@ -3,10 +3,13 @@
 Stock is mjlab's environment with rsl_rl; ours is the captured loop (eager on a CPU).
 Both count what is in their rollout storage, so that the curves mean the same: reward
 per step, and the share of steps at which an episode ended.
+``python benchmarks/learning.py --json results/bench/learning.json --plot learning.png``;
+with ``--from FILE`` it draws stored curves.
 """
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import json
 import multiprocessing
@@ -17,15 +20,20 @@ from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from rich.progress import Progress
 
-from decap.bench.machine import describe_machine
+from decap.bench.report import write_report
+from decap.commands.checks import check_device
 from decap.errors import UserError
-from decap.files import replacing, write_text
+from decap.files import replacing
 from decap.sweep.mps import shared_gpu
 
+LEARNING = SimpleNamespace(
+  name="learning", measured="reward per step of PPO in both loops, by iteration"
+)
 CASES = {"stock": "stock mjlab + rsl_rl", "ours": "ours"}
 INIT_STD = 0.5
 """Both start with this σ for all joints: rsl_rl has one value, our task one a group."""
@@ -155,7 +163,7 @@ def read_json(path: Path) -> list[Curve]:
     curves = [Curve(**row) for row in json.loads(path.read_text())["results"]]
   except (OSError, ValueError, KeyError, TypeError) as error:
     raise UserError(
-      f"{path} is no file of 'decap bench learning --json': {error}"
+      f"{path} is no file of 'benchmarks/learning.py --json': {error}"
     ) from error
   missing = CASES.keys() - {curve.case for curve in curves}
   if missing:
@@ -195,12 +203,33 @@ def plot(curves: Sequence[Curve], path: Path) -> None:
 
 
 def _write_json(path: Path, curves: Sequence[Curve], task: str, num_envs: int) -> None:
-  report = {
-    "benchmark": "learning",
-    "measured": "reward per step of PPO in both loops, by iteration",
-    "task": task,
-    "num_envs": num_envs,
-    "machine": describe_machine(),
-    "results": [dataclasses.asdict(curve) for curve in curves],
-  }
-  write_text(path, json.dumps(report) + "\n")
+  settings = {"task": task, "num_envs": num_envs}
+  write_report(path, LEARNING, settings, [dataclasses.asdict(c) for c in curves])
+
+
+if __name__ == "__main__":
+  parser = argparse.ArgumentParser(description=__doc__)
+  parser.add_argument("--task", default="g1-flat")
+  parser.add_argument("--num-envs", type=int)
+  parser.add_argument("--device", default="auto")
+  parser.add_argument("--iterations", type=int, default=150)
+  parser.add_argument("--seeds", type=int, nargs="+", default=(1, 2, 3))
+  parser.add_argument("--json", type=Path)
+  parser.add_argument("--from", dest="source", type=Path)
+  parser.add_argument("--plot", type=Path)
+  options = parser.parse_args()
+  if options.source:
+    found = read_json(options.source)
+  else:
+    where = check_device(options.device)
+    found = bench_learning(
+      options.num_envs or (64 if where == "cpu" else 1024),
+      where,
+      task=options.task,
+      seeds=options.seeds,
+      iterations=options.iterations,
+      json_path=options.json,
+    )
+  print("\n".join(table(found)))
+  if options.plot:
+    plot(found, options.plot)

@@ -1,0 +1,136 @@
+"""What several processes cost and gain: measured with one and two, modelled for more.
+
+A process that is alone and processes that train together take turns, so that a machine
+that is busy with other work slows both down. With one process they compute the same
+numbers, and all that differs is the distributed code path.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from decap.bench import model
+from decap.bench.report import Benchmark, Column, Row, Settings
+from decap.errors import UserError
+
+PROCESSES = {"one": 1, "two": 2}
+CASES = {
+  "one": "one process, distributed code path",
+  "two": "two processes on two cores",
+}
+
+
+def measure(settings: Settings) -> Iterator[Row]:
+  """Each case in processes of its own, started by torchrun."""
+  for case in settings.cases:
+    number = PROCESSES[case]
+    if settings.num_envs % number:
+      raise UserError(
+        f"{settings.num_envs} environments cannot be shared by {number} processes."
+      )
+    row: Row = {"case": case, "num_envs": settings.num_envs, "processes": number}
+    row["load"] = round(os.getloadavg()[0], 1)
+    yield {**row, **_run(settings, number)}
+
+
+def _run(settings: Settings, number: int) -> dict[str, Any]:
+  """What the first process measured; or what went wrong, in its last line."""
+  with tempfile.TemporaryDirectory() as folder:
+    file = Path(folder) / "result.json"
+    arguments = [settings.task, str(settings.num_envs), settings.device]
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    command += ["--nproc-per-node", str(number), "-m", "decap.bench.scaling_process"]
+    done = subprocess.run(
+      [*command, *arguments, str(settings.seconds), str(file)],
+      env={**os.environ, "OMP_NUM_THREADS": "1"},
+      capture_output=True,
+      text=True,
+    )
+    if done.returncode == 0:
+      return json.loads(file.read_text())
+  lines = [line for line in done.stderr.splitlines() if "Error" in line]
+  return {"error": lines[0].strip() if lines else "the processes ended with an error"}
+
+
+def _default_cases(device: str, num_envs: int) -> tuple[str, ...]:
+  return ("one", "two") if device == "cpu" else ("one",)
+
+
+def with_ratios(rows: Sequence[Row]) -> list[Row]:
+  """Rows and how much faster, or slower, training together is."""
+  out = []
+  for row in rows:
+    if row.get("error"):
+      out.append(row)
+      continue
+    derived = {
+      "speed_up": row["alone_s"] / row["together_s"],
+      "steps_per_s": row["steps"] / row["together_s"],
+      "count": sum(row["reductions"].values()),
+      "megabytes": sum(int(b) * n for b, n in row["reductions"].items()) / 1e6,
+    }
+    out.append({**row, **derived})
+  return out
+
+
+def summary(rows: Sequence[Row]) -> dict[str, Any]:
+  """Overhead of one process, speed-up of two, and the model that follows."""
+  found = {row["case"]: row for row in with_ratios(rows) if not row.get("error")}
+  out: dict[str, Any] = {}
+  if one := found.get("one"):
+    out["overhead"] = one["together_s"] / one["alone_s"] - 1.0
+    if one["alone_cpu_s"]:
+      # Others on the machine do not count here.
+      out["overhead_by_cpu_time"] = one["together_cpu_s"] / one["alone_cpu_s"] - 1.0
+  if two := found.get("two"):
+    out["speed_up"] = two["speed_up"]
+  if found:
+    last = list(found.values())[-1]
+    measured = last["alone_s"] if last["device"] != "cpu" else None
+    out["model"] = model.describe(last["reductions"], measured, last["num_envs"])
+  return out
+
+
+def notes(rows: Sequence[Row]) -> list[str]:
+  """What was measured, and the model, said to be one."""
+  found = summary(rows)
+  lines = []
+  if "overhead" in found:
+    cpu = found.get("overhead_by_cpu_time")
+    by_cpu = f" ({cpu:+.2%} of processor time)" if cpu is not None else ""
+    lines.append(
+      f"One process, distributed code path: {found['overhead']:+.2%}{by_cpu}"
+    )
+  if "speed_up" in found:
+    lines.append(
+      f"Two processes on two cores: {found['speed_up']:.2f} × one on one core"
+    )
+  return lines + (model.lines(found["model"]) if "model" in found else [])
+
+
+BENCHMARK = Benchmark(
+  name="scaling",
+  measured="training with several processes, and with one that is alone",
+  cases=CASES,
+  columns=(
+    Column("steps_per_s", "training, steps/s", "{:,.0f}"),
+    Column("speed_up", "× alone", "{:.2f}"),
+    Column("count", "reductions", "{}"),
+    Column("megabytes", "MB", "{:.1f}"),
+    Column("turns", "turns", "{}"),
+    Column("load", "load", "{}"),
+  ),
+  measure=measure,
+  num_envs={"cpu": (256,), "cuda": (4096,)},
+  default_cases=_default_cases,
+  summary=summary,
+  notes=notes,
+  complete=with_ratios,
+)

@@ -1,0 +1,128 @@
+"""One process of `decap bench scaling`; torchrun starts as many as are measured.
+
+``scaling_process TASK NUM_ENVS DEVICE SECONDS FILE``: the first process writes FILE.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import statistics
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import distributed as dist
+
+from decap import collective
+from decap.bench.cases import WARM_UP, configure_torch, quiet
+from decap.envs.constrained_env import ConstrainedEnv
+from decap.rl.display import Stopwatch
+from decap.rl.runner import Runner
+from decap.runs import RunSpec, build_configs
+
+MIN_TURNS = 4
+GPU_ITERATIONS = 8
+"""Of a turn on a GPU, which records its graphs anew."""
+
+
+def main(task: str, num_envs: int, device: str, seconds: float, file: str) -> None:
+  """Both ways in turns, and the medians."""
+  device = _own_part(device)
+  dist.init_process_group("gloo" if device == "cpu" else "nccl")
+  first, world = dist.get_rank() == 0, dist.get_world_size()
+  together = _runner(task, num_envs // world, device)
+  with collective.paused():
+    alone = _runner(task, num_envs, device) if first else None
+  with collective.counted() as sizes:
+    # Eagerly, also on a GPU: a replay calls nothing that could be counted.
+    _iterate(together)
+  turns: dict[str, list[tuple[float, float]]] = {"alone": [], "together": []}
+  end = time.monotonic() + seconds
+  go_on = True
+  while go_on:
+    # In this order and in the other: what drifts is in both.
+    for name in ("alone", "together", "together", "alone"):
+      dist.barrier()
+      if name == "together":
+        turns[name].append(_turn(together))
+      elif alone is not None:
+        with collective.paused():
+          turns[name].append(_turn(alone))
+    enough = len(turns["together"]) >= MIN_TURNS and time.monotonic() >= end
+    go_on = bool(collective.maximum(torch.tensor(float(not enough), device=device)))
+  if first:
+    Path(file).write_text(json.dumps(_result(turns, sizes, together, device, world)))
+  dist.destroy_process_group()
+
+
+def _own_part(device: str) -> str:
+  """This process's device: a GPU, or one core of a CPU."""
+  local = int(os.environ["LOCAL_RANK"])
+  configure_torch(device)
+  if device != "cpu":
+    torch.cuda.set_device(local)
+    return f"cuda:{local}"
+  cores = sorted(os.sched_getaffinity(0))
+  os.sched_setaffinity(0, {cores[local % len(cores)]})
+  return device
+
+
+def _runner(task: str, num_envs: int, device: str) -> Runner:
+  env_cfg, agent_cfg = build_configs(RunSpec(task, "decap", num_envs=num_envs))
+  env_cfg.num_threads = 1
+  with quiet():
+    runner = Runner(ConstrainedEnv(env_cfg, device), agent_cfg)
+  runner.spread_episodes()
+  return runner
+
+
+def _iterate(runner: Runner) -> None:
+  with quiet():
+    runner.iterate(Stopwatch(runner.device))
+
+
+def _turn(runner: Runner) -> tuple[float, float]:
+  """Seconds and processor seconds per iteration."""
+  count = GPU_ITERATIONS if runner.graphs else 1
+  with runner.graphs.stream() if runner.graphs else contextlib.nullcontext():
+    for _ in range(WARM_UP if runner.graphs else 0):
+      _iterate(runner)
+    wall, cpu = time.perf_counter(), time.process_time()
+    for _ in range(count):
+      _iterate(runner)
+    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+  return wall / count, cpu / count
+
+
+def _result(
+  turns: dict[str, list[tuple[float, float]]],
+  sizes: list[int],
+  together: Runner,
+  device: str,
+  world: int,
+) -> dict[str, Any]:
+  # The first turns of each fill caches.
+  times = {
+    name: [statistics.median(values) for values in zip(*found[1:], strict=True)]
+    for name, found in turns.items()
+  }
+  on_gpu = device != "cpu"
+  return {
+    "device": device,
+    "turns": len(turns["together"]),
+    "steps": together.env.num_envs * world * together.cfg.num_steps_per_env,
+    "alone_s": times["alone"][0],
+    "together_s": times["together"][0],
+    "alone_cpu_s": None if on_gpu else times["alone"][1],
+    "together_cpu_s": None if on_gpu else times["together"][1],
+    "reductions": {str(size): n for size, n in sorted(Counter(sizes).items())},
+  }
+
+
+if __name__ == "__main__":
+  main(sys.argv[1], int(sys.argv[2]), sys.argv[3], float(sys.argv[4]), sys.argv[5])

@@ -1,0 +1,83 @@
+"""Several processes: the model's arithmetic, ratios, and one small measurement."""
+
+import pytest
+
+from decap.bench import model, scaling
+from decap.bench.report import Settings
+from decap.errors import UserError
+
+REDUCTIONS = {"100": 10, "1000000": 2}
+
+
+def row(case: str, alone_s: float, together_s: float, **values) -> dict:
+  return {
+    **{"case": case, "num_envs": 64, "processes": 1, "device": "cpu", "steps": 1536},
+    **{"alone_s": alone_s, "together_s": together_s, "reductions": REDUCTIONS},
+    **{"alone_cpu_s": None, "together_cpu_s": None, **values},
+  }
+
+
+def test_a_reduction_is_messages_and_bytes():
+  # Eight processes: 2 · 3 messages of 1 ms, and 2 · 7/8 of a gigabyte at 1 GB/s.
+  assert model.reduction_s(10**9, 8, 1e-3, 1e9) == pytest.approx(0.006 + 1.75)
+  assert model.reduction_s(10**9, 1, 1e-3, 1e9) == 0.0
+
+
+def test_the_model_says_that_it_is_one():
+  found = model.describe(REDUCTIONS, iteration_s=1.0, num_envs=100)
+  rows = {(r["link"], r["gpus"]): r for r in found["results"]}
+  alone, two = rows["NVLink", 1], rows["NVLink", 2]
+  assert alone["efficiency"] == 1.0 and alone["steps_per_s"] == 2400
+  # 12 reductions of two messages, and their bytes, once through a link.
+  seconds = 12 * 2 * 6e-6 + 2_001_000 / 300e9
+  assert two["reductions_ms"] == pytest.approx(1e3 * seconds)
+  assert two["steps_per_s"] == pytest.approx(4800 / (1.0 + seconds))
+  by_speed = [rows[link, 64]["efficiency"] for link in model.LINKS]
+  assert by_speed == sorted(by_speed, reverse=True)
+  assert "not a measurement" in model.lines(found)[0]
+  assert found["is"] == "a model" and len(found["assumptions"]) == 4
+
+
+def test_overhead_and_speed_up():
+  rows = [
+    row("one", 1.0, 1.02, alone_cpu_s=0.8, together_cpu_s=0.804),
+    row("two", 1.0, 0.5),
+  ]
+  found = scaling.summary(rows)
+  assert found["overhead"] == pytest.approx(0.02)
+  assert found["overhead_by_cpu_time"] == pytest.approx(0.005)
+  assert found["speed_up"] == 2.0
+  complete = scaling.with_ratios(rows)[1]
+  assert complete["steps_per_s"] == 3072.0
+  assert (complete["count"], complete["megabytes"]) == (12, 2.001)
+  notes = scaling.notes(rows)
+  assert notes[0].endswith("+2.00% (+0.50% of processor time)")
+  assert "2.00 × one on one core" in notes[1]
+  # What went wrong is a row, and the rest is said all the same.
+  broken = {"case": "two", "num_envs": 64, "error": "RuntimeError: no"}
+  assert "speed_up" not in scaling.summary([rows[0], broken])
+
+
+def test_environments_must_divide():
+  with pytest.raises(UserError, match="7 environments cannot be shared by 2"):
+    next(scaling.measure(Settings("g1-flat", 7, "cpu", 1.0, ("two",))))
+
+
+@pytest.mark.slow
+def test_both_cases_are_measured():
+  settings = Settings("g1-flat", 4, "cpu", 0.1, ("one", "two"))
+  one, two = scaling.measure(settings)
+  for found, processes in ((one, 1), (two, 2)):
+    assert "error" not in found
+    assert found["processes"] == processes and found["steps"] == 4 * 24
+    assert found["alone_s"] > 0.0 and found["together_s"] > 0.0
+    # Of each mini-batch the gradients and the KL of 29 joints.
+    assert max(map(int, found["reductions"])) > 1_000_000
+    assert found["reductions"][str(29 * 4)] >= 20
+
+
+@pytest.mark.gpu
+def test_a_gpu_is_measured_under_nccl():
+  (found,) = scaling.measure(Settings("g1-flat", 256, "cuda:0", 1.0, ("one",)))
+  assert "error" not in found, found
+  assert found["alone_s"] > 0.0 and found["together_s"] > 0.0
