@@ -23,10 +23,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from decap.commands.checks import check_device
 from rich.progress import Progress
 
 from decap.bench.report import write_report
-from decap.commands.checks import check_device
 from decap.errors import UserError
 from decap.files import replacing
 from decap.sweep.mps import shared_gpu

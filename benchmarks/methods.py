@@ -15,10 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 
+from decap.commands.checks import check_device
+
 from decap.bench.cases import configure_torch, plain_ppo, quiet
 from decap.bench.gpu import release_memory
 from decap.bench.report import write_report
-from decap.commands.checks import check_device
 from decap.envs.constrained_env import ConstrainedEnv
 from decap.methods import METHODS, get_method
 from decap.rl.runner import Runner

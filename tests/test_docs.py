@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from decap.cli import COMMANDS, parse
-from decap.commands.train import TrainArgs
+from decap.cli import SUBCOMMANDS, parse
+from decap.cli.train import TrainArgs
 from decap.runs import RunSpec, build_configs
 
 ROOT = Path(__file__).parents[1]
@@ -26,7 +26,7 @@ def test_command_lines_are_accepted(page):
   sections = re.split(r"^(?=## )", text, flags=re.MULTILINE)
   text = "".join(s for s in sections if not OLD.search(s.splitlines()[0]))
   for name in re.findall(r"`(?:\.venv/bin/)?decap ([^`\s]+)", text):
-    assert name in COMMANDS, name
+    assert name in SUBCOMMANDS, name
   for line in re.findall(r"^ *decap (.*)$", text, re.MULTILINE):
     options = parse(shlex.split(line, comments=True))
     if isinstance(options, TrainArgs) and options.task:

@@ -46,7 +46,7 @@ import decap.deploy, decap.robots.g1_motors
 for module in pkgutil.iter_modules(decap.deploy.__path__):
   importlib.import_module(f"decap.deploy.{module.name}")
 for name in ("deploy", "flight", "faults", "simulator"):
-  importlib.import_module(f"decap.commands.{name}")
+  importlib.import_module(f"decap.cli.{name}")
 training = ("torch", "mjlab", "warp", "rsl_rl", "mjbatch", "onnx", "yaml", "rich",
             "matplotlib", "tensordict")
 print([m for m in training if m in sys.modules])

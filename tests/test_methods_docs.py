@@ -11,8 +11,7 @@ import pytest
 import yaml
 
 from decap import methods
-from decap.cli import parse
-from decap.commands import train
+from decap.cli import parse, train
 from decap.errors import UserError
 from decap.methods import METHODS, check_options
 from decap.rl.config import PpoCfg

@@ -22,13 +22,13 @@ def test_the_example_of_the_readme_trains_a_constrained_go1():
 
 
 def test_the_readme_names_every_method_and_command():
-  from decap.cli import COMMANDS
+  from decap.cli import SUBCOMMANDS
   from decap.methods import METHODS
 
   text = README.read_text("utf-8")
   for name in METHODS:
     assert f"| `{name}` |" in text
-  for name in COMMANDS:
+  for name in SUBCOMMANDS:
     assert f"decap {name}" in text or f"make {name}" in text, name
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from decap.bench.report import Report, read_report, run_benchmark
-from decap.commands.bench import CASES, benchmark
+from decap.cli.bench import CASES, benchmark
 from decap.errors import UserError
 
 RESULTS = Path(__file__).parents[2] / "results" / "bench"

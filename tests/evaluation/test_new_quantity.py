@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from decap import tasks
-from decap.commands.training import make_env
+from decap.cli.training import make_env
 from decap.constraints.quantities import energy
 from decap.envs import mdp
 from decap.envs.constraint_manager import ConstraintTermCfg

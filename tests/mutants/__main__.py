@@ -27,7 +27,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
 PACKAGE = ROOT / "src" / "decap"
 FILES = (
-  "constraints/average.py",
+  "constraints/ema.py",
   "constraints/composition.py",
   "constraints/groups.py",
   "constraints/quantities.py",

@@ -13,7 +13,7 @@ import pytest
 import torch
 from mjlab.managers import RewardTermCfg
 
-from decap.commands.training import make_env
+from decap.cli.training import make_env
 from decap.errors import UserError
 from decap.methods import METHODS, get_method
 from decap.rl import capture, checkpoint_files, warnings, watching

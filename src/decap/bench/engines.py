@@ -20,7 +20,7 @@ import torch
 import warp as wp
 from mjlab.envs import ManagerBasedRlEnv
 
-from decap.bench.report import Benchmark, Column, Row, Settings
+from decap.bench.report import Benchmark, ReportColumn, Row, Settings
 from decap.envs.constrained_env import ConstrainedEnv
 from decap.envs.stock import stock_twin
 from decap.runs import RunSpec, build_configs
@@ -163,11 +163,11 @@ BENCHMARK = Benchmark(
   measured="control steps per second on the CPU, random actions",
   cases=CASES,
   columns=(
-    Column("env_steps_per_s", "whole step, 1/s", "{:,.0f}"),
-    Column("env_ratio", "× Warp", "{:.1f}"),
-    Column("physics_per_s", "physics, 1/s", "{:,.0f}"),
-    Column("physics_ratio", "× Warp", "{:.1f}"),
-    Column("start_s", "start, s", "{:.1f}"),
+    ReportColumn("env_steps_per_s", "whole step, 1/s", "{:,.0f}"),
+    ReportColumn("env_ratio", "× Warp", "{:.1f}"),
+    ReportColumn("physics_per_s", "physics, 1/s", "{:,.0f}"),
+    ReportColumn("physics_ratio", "× Warp", "{:.1f}"),
+    ReportColumn("start_s", "start, s", "{:.1f}"),
   ),
   measure=measure,
   num_envs={"cpu": (64, 256)},

@@ -36,7 +36,7 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Column:
+class ReportColumn:
   """Part of a row, as tables show it."""
 
   key: str
@@ -52,7 +52,7 @@ class Benchmark:
   measured: str
   cases: Mapping[str, str]
   """Case → its title."""
-  columns: tuple[Column, ...]
+  columns: tuple[ReportColumn, ...]
   """After the number of environments and the case."""
   measure: Callable[[Settings], Iterator[Row]]
   num_envs: Mapping[str, tuple[int, ...]]

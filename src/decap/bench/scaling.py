@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from decap.bench import model
-from decap.bench.report import Benchmark, Column, Row, Settings
+from decap.bench.report import Benchmark, ReportColumn, Row, Settings
 from decap.errors import UserError
 
 PROCESSES = {"one": 1, "two": 2}
@@ -120,12 +120,12 @@ BENCHMARK = Benchmark(
   measured="training with several processes, and with one that is alone",
   cases=CASES,
   columns=(
-    Column("steps_per_s", "training, steps/s", "{:,.0f}"),
-    Column("speed_up", "× alone", "{:.2f}"),
-    Column("count", "reductions", "{}"),
-    Column("megabytes", "MB", "{:.1f}"),
-    Column("turns", "turns", "{}"),
-    Column("load", "load", "{}"),
+    ReportColumn("steps_per_s", "training, steps/s", "{:,.0f}"),
+    ReportColumn("speed_up", "× alone", "{:.2f}"),
+    ReportColumn("count", "reductions", "{}"),
+    ReportColumn("megabytes", "MB", "{:.1f}"),
+    ReportColumn("turns", "turns", "{}"),
+    ReportColumn("load", "load", "{}"),
   ),
   measure=measure,
   num_envs={"cpu": (256,), "cuda": (4096,)},

@@ -8,7 +8,7 @@ from typing import Any
 
 from decap.bench.cases import CASES, Timing, configure_torch
 from decap.bench.gpu import is_out_of_memory, release_memory
-from decap.bench.report import OUT_OF_MEMORY, Benchmark, Column, Row, Settings
+from decap.bench.report import OUT_OF_MEMORY, Benchmark, ReportColumn, Row, Settings
 
 GPU_CASES = ("stock", "eager", "captured", "unconstrained", "physics", "mjlab-task")
 CPU_CASES = ("stock", "eager", "unconstrained", "physics")
@@ -116,12 +116,12 @@ BENCHMARK = Benchmark(
   measured="environment steps per second of rollout and of training",
   cases={name: title for name, (title, _) in CASES.items()},
   columns=(
-    Column("rollout_steps_per_s", "rollout, steps/s", "{:,.0f}"),
-    Column("train_steps_per_s", "training, steps/s", "{:,.0f}"),
-    Column("collect_ms", "collect, ms", "{:.1f}"),
-    Column("update_ms", "update, ms", "{:.1f}"),
-    Column("busy", "GPU busy", "{:.0%}"),
-    Column("memory_gb", "memory, GB", "{:.1f}"),
+    ReportColumn("rollout_steps_per_s", "rollout, steps/s", "{:,.0f}"),
+    ReportColumn("train_steps_per_s", "training, steps/s", "{:,.0f}"),
+    ReportColumn("collect_ms", "collect, ms", "{:.1f}"),
+    ReportColumn("update_ms", "update, ms", "{:.1f}"),
+    ReportColumn("busy", "GPU busy", "{:.0%}"),
+    ReportColumn("memory_gb", "memory, GB", "{:.1f}"),
   ),
   measure=measure,
   num_envs={"cpu": (64, 256), "cuda": (1024, 4096, 8192, 16384)},

@@ -12,7 +12,7 @@ from typing import Literal
 
 import torch
 
-from decap.constraints.average import average_in_place
+from decap.constraints.ema import update_ema
 
 
 @dataclass
@@ -93,7 +93,7 @@ class ViolationScale:
     """The same with the largest finite c over environments, −∞ without any. # [J]"""
     heard = largest > -torch.inf
     largest = torch.maximum(largest, self.floor)
-    average_in_place(self.value, self.gain, largest, heard, self._decay)
+    update_ema(self.value, self.gain, largest, heard, self._decay)
 
 
 def largest_finite(values: torch.Tensor) -> torch.Tensor:

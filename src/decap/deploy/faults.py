@@ -41,7 +41,7 @@ COMMAND = "0.4 0 0"
 
 
 @dataclass
-class Plan:
+class FaultPlan:
   """One fault of one seed."""
 
   kind: str
@@ -54,7 +54,7 @@ class Plan:
 class FaultyRobot:
   """A simulated robot behind messages, on which a fault can be played."""
 
-  def __init__(self, robot: SimulatedRobot, plan: Plan):
+  def __init__(self, robot: SimulatedRobot, plan: FaultPlan):
     self.robot = robot
     self.joint_names = robot.joint_names
     self.plan = plan
@@ -190,7 +190,7 @@ _SPOILERS: dict[str, Spoiler] = {
 }
 
 
-def garbage(bundle: Bundle, plan: Plan) -> Bundle:
+def garbage(bundle: Bundle, plan: FaultPlan) -> Bundle:
   """The bundle with a network that goes wrong at the time of the plan."""
   steps = math.ceil((plan.start_s - STAND_S) / bundle.control_dt_s)
   spoilt, good, calls = copy.copy(bundle), bundle.act, [0]
@@ -210,7 +210,9 @@ def garbage(bundle: Bundle, plan: Plan) -> Bundle:
 
 
 @contextlib.contextmanager
-def _full_disk(plan: Plan, now_s: Callable[[], float]) -> Iterator[Callable[[], None]]:
+def _full_disk(
+  plan: FaultPlan, now_s: Callable[[], float]
+) -> Iterator[Callable[[], None]]:
   """Files of this program cannot grow or be written beyond a few kilobytes.
 
   The kernel refuses the writes themselves, as it does on a full disk.
@@ -229,7 +231,9 @@ def _full_disk(plan: Plan, now_s: Callable[[], float]) -> Iterator[Callable[[], 
 
 
 @contextlib.contextmanager
-def _wall_clock(plan: Plan, now_s: Callable[[], float]) -> Iterator[Callable[[], None]]:
+def _wall_clock(
+  plan: FaultPlan, now_s: Callable[[], float]
+) -> Iterator[Callable[[], None]]:
   """The wall clock as programs read it jumps by up to a day, back or forth."""
   real, jump = time.time, float(plan.random.uniform(-86400.0, 86400.0))
 
@@ -244,7 +248,9 @@ def _wall_clock(plan: Plan, now_s: Callable[[], float]) -> Iterator[Callable[[],
 
 
 @contextlib.contextmanager
-def _nothing(plan: Plan, now_s: Callable[[], float]) -> Iterator[Callable[[], None]]:
+def _nothing(
+  plan: FaultPlan, now_s: Callable[[], float]
+) -> Iterator[Callable[[], None]]:
   yield lambda: None
 
 
@@ -283,11 +289,11 @@ class Outcome:
   """From the fault to damping, simulated time."""
 
 
-def make_plan(kind: str, seed: int) -> Plan:
+def make_plan(kind: str, seed: int) -> FaultPlan:
   """When and how a fault happens; depends on class and seed only."""
   random = np.random.default_rng([KINDS.index(kind), seed])
   cycles = round(random.uniform(0.0, 1.0) / COMMAND_DT_S)
-  return Plan(kind, seed, random, WALK_S + cycles * COMMAND_DT_S)
+  return FaultPlan(kind, seed, random, WALK_S + cycles * COMMAND_DT_S)
 
 
 def play(kind: str, seed: int, bundle: Bundle) -> Outcome:
@@ -320,7 +326,7 @@ def play(kind: str, seed: int, bundle: Bundle) -> Outcome:
 
 
 def _judge_tolerated(
-  plan: Plan,
+  plan: FaultPlan,
   controller: Controller,
   recorder: Recorder,
   events: list[dict],
@@ -342,7 +348,7 @@ def _judge_tolerated(
 
 
 def _judge_stop(
-  plan: Plan, robot: FaultyRobot, controller: Controller, events: list[dict]
+  plan: FaultPlan, robot: FaultyRobot, controller: Controller, events: list[dict]
 ) -> Outcome:
   if robot.first_damping_s is None:
     return Outcome(plan.kind, plan.seed, False, "was never damped")

@@ -20,8 +20,8 @@ from decap.deploy.faults import (
   DAMPING_S,
   STOPPED,
   WALK_S,
+  FaultPlan,
   Outcome,
-  Plan,
   make_plan,
 )
 from decap.deploy.recorder import read_events
@@ -115,7 +115,7 @@ def _go_on(
     time.sleep(max(0.0, sim.now_s() + offset_s - time.monotonic()))
 
 
-def _judge(plan: Plan, seen: Observed, events: list[str]) -> Outcome:
+def _judge(plan: FaultPlan, seen: Observed, events: list[str]) -> Outcome:
   if not seen.driven or seen.damped_s is None:
     detail = "was never damped" if seen.driven else "was never driven"
     return Outcome(plan.kind, plan.seed, False, detail)

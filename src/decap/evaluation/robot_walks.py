@@ -83,7 +83,7 @@ def cases() -> list[Case]:
 
 
 @dataclass(frozen=True)
-class Job:
+class WalkJob:
   """One walk, as told to another process."""
 
   folder: Path
@@ -103,7 +103,7 @@ def measure_policy(
   """Walk all cases with a policy; returns what its results file holds."""
   base = base or SimCfg()
   todo = [
-    Job(bundle.folder, case, repeat, base, plans()[case.plan])
+    WalkJob(bundle.folder, case, repeat, base, plans()[case.plan])
     for case in cases()
     for repeat in range(repeats)
   ]
@@ -124,7 +124,7 @@ def _bundle(folder: Path) -> Bundle:
   return load_bundle(folder)
 
 
-def _walk(job: Job) -> dict[str, Any]:
+def _walk(job: WalkJob) -> dict[str, Any]:
   case, bundle = job.case, _bundle(job.folder)
   seed = job.base.seed + job.repeat
   cfg = replace(job.base, terrain=case.terrain, payload_kg=case.payload_kg, seed=seed)

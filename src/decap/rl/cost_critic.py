@@ -14,7 +14,7 @@ from torch import Tensor
 
 from decap import collective
 from decap.rl.config import CostPpoCfg
-from decap.rl.losses import Evaluation
+from decap.rl.losses import NetworkOutputs
 from decap.rl.modules import Models
 from decap.rl.ppo import PPO
 from decap.rl.returns import survival_gae
@@ -124,7 +124,7 @@ class CostPPO(PPO):
   def loss_weights(self) -> dict[str, float]:
     return super().loss_weights() | {"cost_value": self.cfg.cost_value_loss_coef}
 
-  def losses(self, batch: Batch, evaluation: Evaluation) -> dict[str, Tensor]:
+  def losses(self, batch: Batch, evaluation: NetworkOutputs) -> dict[str, Tensor]:
     predicted = self.cost_critic.mlp(batch.inputs["cost_critic"])
     cost_value = (predicted - batch.cost_returns).square().mean()
     return super().losses(batch, evaluation) | {"cost_value": cost_value}

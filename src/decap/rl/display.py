@@ -12,7 +12,7 @@ Log = dict[str, float]
 
 
 @dataclass(frozen=True)
-class Progress:
+class IterationStatus:
   """Where a run stands after an iteration."""
 
   iteration: int
@@ -35,7 +35,7 @@ class PlainDisplay:
   def __exit__(self, *_) -> None:
     pass
 
-  def update(self, progress: Progress, log: Log) -> None:
+  def update(self, progress: IterationStatus, log: Log) -> None:
     """Show the iteration that has just ended."""
     digits = len(str(progress.total))
     parts = [f"{progress.iteration:>{digits}}/{progress.total}"]
@@ -69,7 +69,7 @@ class LiveDisplay:
   def __exit__(self, *_) -> None:
     self._live.stop()
 
-  def update(self, progress: Progress, log: Log) -> None:
+  def update(self, progress: IterationStatus, log: Log) -> None:
     """Show the iteration that has just ended."""
     from rich.console import Group
     from rich.progress_bar import ProgressBar

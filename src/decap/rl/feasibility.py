@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from decap import collective
-from decap.constraints.average import average_in_place
 from decap.constraints.composition import Composition
+from decap.constraints.ema import update_ema
 from decap.rl.config import FeasibilityCfg
 from decap.rl.progress import Progress
 
@@ -112,5 +112,5 @@ class AnnealedLimit:
     rank = max(1, math.ceil(self.cfg.quantile * q.shape[0]))
     high = collective.mean(q.kthvalue(rank, dim=0).values)  # [J]
     heard = high.abs() < torch.inf
-    average_in_place(self.average, self.gain, high, heard, self.cfg.decay)
+    update_ema(self.average, self.gain, high, heard, self.cfg.decay)
     return torch.maximum(self.limit, self.average * self.cfg.shrink)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from decap.rl.config import LcpCfg
-from decap.rl.losses import Evaluation
+from decap.rl.losses import NetworkOutputs
 from decap.rl.ppo import PPO
 from decap.rl.storage import Batch
 
@@ -34,7 +34,7 @@ class LCP(PPO):
     # At zero it is not computed at all, and this is PPO to the last bit.
     return weights | ({"gradient_penalty": coefficient} if coefficient > 0.0 else {})
 
-  def losses(self, batch: Batch, evaluation: Evaluation) -> dict[str, Tensor]:
+  def losses(self, batch: Batch, evaluation: NetworkOutputs) -> dict[str, Tensor]:
     losses = super().losses(batch, evaluation)
     if self.cfg.gradient_penalty_coef > 0.0:
       losses["gradient_penalty"] = gradient_penalty(

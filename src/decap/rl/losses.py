@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 @dataclass
-class Evaluation:
+class NetworkOutputs:
   """What the current networks say about a mini-batch."""
 
   policy_input: Tensor  # [N, D], normalised actor observation

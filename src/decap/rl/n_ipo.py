@@ -9,7 +9,7 @@ from torch import Tensor
 
 from decap.rl.config import NIpoCfg
 from decap.rl.cost_critic import CostPPO
-from decap.rl.losses import Evaluation
+from decap.rl.losses import NetworkOutputs
 from decap.rl.storage import Batch
 
 
@@ -73,7 +73,7 @@ class NIPO(CostPPO):
   def loss_weights(self) -> dict[str, float]:
     return super().loss_weights() | {"barrier": 1.0 / self.cfg.barrier_t}
 
-  def losses(self, batch: Batch, evaluation: Evaluation) -> dict[str, Tensor]:
+  def losses(self, batch: Batch, evaluation: NetworkOutputs) -> dict[str, Tensor]:
     barrier = log_barrier(
       evaluation.ratio,
       (1.0 - self.gamma) * batch.cost_advantages,

@@ -20,7 +20,7 @@ from decap import collective
 from decap.rl import gaussian, losses, optimizer, schedules
 from decap.rl.config import PpoCfg
 from decap.rl.feasibility import Feasibility
-from decap.rl.losses import Evaluation
+from decap.rl.losses import NetworkOutputs
 from decap.rl.modules import Model, Models
 from decap.rl.progress import Progress
 from decap.rl.returns import standardise, survival_gae
@@ -279,7 +279,7 @@ class PPO(rsl_rl.algorithms.PPO):
       **({"mirror": self.cfg.mirror_loss_coef} if self.mirrors else {}),
     }
 
-  def losses(self, batch: Batch, evaluation: Evaluation) -> dict[str, Tensor]:
+  def losses(self, batch: Batch, evaluation: NetworkOutputs) -> dict[str, Tensor]:
     """Terms of the loss by name."""
     clip = self.clip_param
     old_values = batch.values if self.use_clipped_value_loss else None
@@ -292,7 +292,7 @@ class PPO(rsl_rl.algorithms.PPO):
       out["mirror"] = self.mirror_loss(batch, evaluation)
     return out
 
-  def mirror_loss(self, batch: Batch, evaluation: Evaluation) -> Tensor:
+  def mirror_loss(self, batch: Batch, evaluation: NetworkOutputs) -> Tensor:
     """How far the policy is from its own mirror image, in squared σ per action. # []"""
     seen = batch.inputs["mirror"]
     mean, std = self.actor.gaussian.moments(self.actor.mlp(seen))
@@ -341,12 +341,12 @@ class PPO(rsl_rl.algorithms.PPO):
     """A view of what a term of the loss counts. # []"""
     return self._loss_weights[self._loss_names.index(name)]
 
-  def evaluate(self, batch: Batch) -> Evaluation:
+  def evaluate(self, batch: Batch) -> NetworkOutputs:
     """Run the current networks on a mini-batch."""
     policy_input = self.policy_input(batch)
     mean, std = self.actor.gaussian.moments(self.actor.mlp(policy_input))
     log_prob = gaussian.log_prob(batch.actions, mean, std)
-    return Evaluation(
+    return NetworkOutputs(
       policy_input=policy_input,
       log_prob=log_prob,
       ratio=(log_prob - batch.log_prob).exp(),

@@ -21,7 +21,7 @@ from decap.rl import capture, checkpoint, checkpoint_files, divergence
 from decap.rl.build import algorithm_for, cost_columns
 from decap.rl.config import AgentCfg
 from decap.rl.curves import Curves
-from decap.rl.display import Progress, Stopwatch, make_display
+from decap.rl.display import IterationStatus, Stopwatch, make_display
 from decap.rl.environment import Environment
 from decap.rl.interrupts import Interrupts
 from decap.rl.status import StatusFile
@@ -130,7 +130,7 @@ class Runner:
         seconds = log["Perf/collection_time"] + log["Perf/learning_time"]
         log["Perf/total_fps"] = steps / seconds
         left_s = watch.left(done, total - self.iteration)
-        progress = Progress(self.iteration, total, steps / seconds, left_s)
+        progress = IterationStatus(self.iteration, total, steps / seconds, left_s)
         log |= self.watcher(self.iteration, self.alg.actor)
         display.update(progress, self.watcher.latest | log)
         status.update(progress, self.watcher.latest | log)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from decap.errors import UserError
 from decap.files import write_text
-from decap.rl.display import Progress, headline_values
+from decap.rl.display import IterationStatus, headline_values
 
 STATUS_FILE = "progress.json"
 
@@ -21,7 +21,7 @@ INTERVAL_S = 1.0
 
 
 @dataclass(frozen=True)
-class Status(Progress):
+class Status(IterationStatus):
   """What the file says of the last iteration that it knows."""
 
   values: dict[str, float] = field(default_factory=dict)
@@ -47,7 +47,7 @@ class StatusFile:
   def __exit__(self, *_) -> None:
     self._write()
 
-  def update(self, progress: Progress, log: Mapping[str, float]) -> None:
+  def update(self, progress: IterationStatus, log: Mapping[str, float]) -> None:
     """Note the iteration that has just ended."""
     if self._path is None:
       return

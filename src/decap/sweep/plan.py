@@ -21,7 +21,7 @@ from decap.sweep import values
 from decap.sweep.resources import Resources, read_resources
 
 if TYPE_CHECKING:
-  from decap.commands.evaluate import EvaluateArgs
+  from decap.evaluation.protocol_args import ProtocolArgs
 
 RUN_KEYS = (
   "name",
@@ -279,14 +279,14 @@ def _evaluation(value: Any) -> tuple[str, ...] | None:
   return tuple(tokens)
 
 
-def _evaluate_args(tokens: Sequence[str]) -> EvaluateArgs:
+def _evaluate_args(tokens: Sequence[str]) -> ProtocolArgs:
   """What options of `decap evaluate` ask for."""
-  from decap.commands.args import validate
-  from decap.commands.evaluate import EvaluateArgs
-  from decap.commands.reading import read
+  from decap.evaluation.protocol_args import ProtocolArgs
+  from decap.options.args import validate
+  from decap.options.reading import read
 
   try:
-    args = read(EvaluateArgs, ["RUN", *tokens], "evaluate")
+    args = read(ProtocolArgs, tokens, "evaluate")
     validate(args)
   except UserError as error:
     raise UserError(f"'evaluate': {error}") from error

@@ -1,0 +1,93 @@
+"""Checks of top-level options that answer at once, before anything heavy is imported."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+
+from decap.errors import UserError
+
+GPU_BYTES, GPU_BYTES_PER_ENV = 600_000_000, 290_000
+"""Memory of the G1 task on a GPU, graphs included; fits results/bench/throughput.json."""
+
+DRAW = "mujoco.Renderer(mujoco.MjModel.from_xml_string('<mujoco/>'), 16, 16).close()"
+
+
+def check_gpu_memory(num_envs: int, device: str) -> None:
+  """No more environments than fit into the GPU's free memory; needs torch."""
+  if device == "cpu":
+    return
+  import torch
+
+  free, _ = torch.cuda.mem_get_info(device)
+  fit = int((free - GPU_BYTES) / GPU_BYTES_PER_ENV)
+  if num_envs > fit:
+    raise UserError(
+      f"{num_envs} environments do not fit into the {free / 1e9:.1f} GB that are free "
+      f"on {device}: about {max(fit, 0)} do (--num-envs)."
+    )
+
+
+@contextlib.contextmanager
+def explained_memory(device: str) -> Iterator[None]:
+  """Say in one sentence that a GPU's memory is full.
+
+  What fits is estimated before; larger networks, longer rollouts and other programs
+  need more than that.
+  """
+  try:
+    yield
+  except RuntimeError as error:
+    from decap.bench.gpu import is_out_of_memory
+
+    if not is_out_of_memory(error):
+      raise
+    raise UserError(
+      f"{device} is out of memory: fewer environments need less (--num-envs)."
+    ) from error
+
+
+def check_torch_device(device: str) -> None:
+  """A GPU may be there while torch was built without CUDA; needs torch."""
+  import torch
+
+  if device != "cpu" and not torch.cuda.is_available():
+    raise UserError(
+      f"torch {torch.__version__} cannot use the GPU; install a build with CUDA or use "
+      "--device cpu."
+    )
+
+
+def check_renderer(*, draws: bool = False) -> None:
+  """MuJoCo does not load with a renderer that it cannot load, used or not.
+
+  Tried in a process of its own, since graphics libraries warn and crash as they like.
+  """
+  if not draws and "MUJOCO_GL" not in os.environ:
+    return
+  default = "egl" if sys.platform.startswith("linux") else ""  # As in mjlab.
+  name = os.environ.get("MUJOCO_GL", default)
+  child = subprocess.run(
+    [sys.executable, "-c", f"import mujoco; {DRAW if draws else ''}"],
+    env={**os.environ, "MUJOCO_GL": name},
+    capture_output=True,
+  )
+  if child.returncode:
+    raise UserError(
+      f"MuJoCo's renderer does not start here with MUJOCO_GL={name}; egl needs no "
+      "display (on Debian or Ubuntu: apt-get install libegl1 libgl1-mesa-dri)."
+    )
+
+
+def announce_imports(
+  device: str, backend: str = "auto", *, draws: bool = False
+) -> None:
+  """Say why nothing seems to happen; call it before the first heavy import."""
+  check_renderer(draws=draws)
+  print("Loading torch and mjlab …", flush=True)
+  if device == "cpu" and backend != "warp":
+    # Warp compiles nothing then. Otherwise its progress explains the first minutes.
+    os.environ.setdefault("MJLAB_WARP_QUIET", "1")

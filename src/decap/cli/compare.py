@@ -1,0 +1,157 @@
+"""``decap compare``: tables, figures and a report from evaluated policies."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from tyro.conf import Positional, UseAppendAction, arg
+
+from decap.cli.terminal import print_tables
+from decap.errors import UserError
+from decap.files import replacing, write_text
+from decap.options.args import OUTPUT_FOLDER, Args, require_some
+from decap.options.types import OutputFile, shown, split_label
+
+if TYPE_CHECKING:
+  from decap.evaluation.results import Result
+  from decap.evaluation.tables import MethodResults, Table
+
+
+Plot = Literal[
+  "response", "tracking", "traces", "distributions", "joints", "spectra", "training"
+]
+
+
+@dataclass(kw_only=True)
+class CompareArgs(Args):
+  """Evaluated policies, and what to make of them."""
+
+  sources: Positional[Annotated[tuple[str, ...], shown("RUN [RUN ...]")]]
+  """Evaluated run folders or metrics files; LABEL=RUN names a row."""
+  label: Annotated[str, shown("NAME")] = ""
+  """Which evaluation of a folder, e.g. 'disturbed' for metrics-disturbed.json."""
+  baseline: Annotated[str | None, shown("METHOD")] = None
+  """Show ratios against this method or label."""
+  format: Literal["terminal", "markdown", "latex", "csv"] = "terminal"
+  """Format of the tables."""
+  output: OutputFile = None
+  """Write the tables to a file."""
+  html: OutputFile = None
+  """Write a report that opens offline."""
+  plot: UseAppendAction[tuple[Plot, ...]] = ()
+  """Write a figure; may be repeated."""
+  quantity: Annotated[str, arg(metavar="NAME")] = "joint_vel"
+  """Quantity of the figures 'traces' and 'joints'."""
+  plot_folder: Annotated[str, arg(metavar="DIR"), OUTPUT_FOLDER] = "."
+  """Folder for the figures."""
+  plot_format: Literal["pdf", "png", "svg"] = "pdf"
+  """Format of the figures."""
+
+  def check(self) -> None:
+    require_some("RUN", self.sources)
+    if self.format == "terminal" and self.output:
+      raise UserError("Tables for a file need --format markdown, latex or csv.")
+
+  def run(self) -> None:
+    """Print or write the tables, the figures and the report that were asked for."""
+    from decap.evaluation.tables import group_results, make_tables
+
+    labels, results = _read_results(self)
+    methods = group_results(results, labels)
+    tables = make_tables(methods, self.baseline)
+    _write_tables(self, tables)
+    training = _training_folders(methods)
+    first = {method.label: method.results[0] for method in methods}
+    if self.plot:
+      _write_plots(self, first, training)
+    if self.html:
+      from decap.evaluation.report import ReportInput, write_report
+
+      command = shlex.join(["decap", *(self.argv or sys.argv[1:])])
+      write_report(ReportInput(methods, tables, command, training), Path(self.html))
+      print(f"Wrote {self.html}")
+
+
+def _read_results(args: CompareArgs) -> tuple[list[str | None], list[Result]]:
+  """Labels and results of all sources; runs that wait for theirs are left out."""
+  from decap.evaluation.results import find_result
+  from decap.runs import RUN_FILE
+
+  sources = [split_label(source) for source in args.sources]
+  runs = [path for _, path in sources if (Path(path) / RUN_FILE).is_file()]
+  waiting = [path for path in runs if not list(Path(path).glob("metrics*.json"))]
+  if waiting and len(waiting) < len(sources):
+    print(
+      f"Left out, not evaluated yet: {', '.join(waiting)} (see 'decap evaluate').",
+      file=sys.stderr,
+    )
+    sources = [(label, path) for label, path in sources if path not in waiting]
+  labels = [label for label, _ in sources]
+  return labels, [find_result(path, args.label) for _, path in sources]
+
+
+def _write_tables(args: CompareArgs, tables: Sequence[Table]) -> None:
+  from decap.evaluation import table_formats as formats
+
+  if args.format == "terminal":
+    print_tables(tables)
+    return
+  writers: dict[str, Callable[[], str]] = {
+    "markdown": lambda: "\n".join(map(formats.to_markdown, tables)),
+    "latex": lambda: "\n".join(map(formats.to_latex, tables)),
+    "csv": lambda: formats.to_csv(tables),
+  }
+  text = writers[args.format]()
+  if args.output is None:
+    print(text)
+    return
+  write_text(args.output, text)
+  print(f"Wrote {args.output}")
+
+
+def _training_folders(methods: Sequence[MethodResults]) -> dict[str, Path]:
+  """Run folders with TensorBoard events, by the label of their method and seed."""
+  folders = {}
+  for method in methods:
+    for result in method.results:
+      assert result.path is not None
+      folder = result.path.parent
+      if any(folder.glob("events.out.tfevents.*")):
+        seed = f" s{result.policy.get('seed')}" if len(method.results) > 1 else ""
+        folders[f"{method.label}{seed}"] = folder
+  return folders
+
+
+def _write_plots(
+  args: CompareArgs, results: dict[str, Result], training: dict[str, Path]
+) -> None:
+  from decap.evaluation import plots
+  from decap.evaluation.report import find_trajectories
+
+  recorded = find_trajectories(results)
+  draw: dict[str, Callable] = {
+    "response": lambda: plots.response(results),
+    "tracking": lambda: plots.velocity_tracking(recorded),
+    "traces": lambda: plots.traces(recorded, args.quantity),
+    "distributions": lambda: plots.distributions(results),
+    "joints": lambda: plots.joint_violations(results, args.quantity),
+    "spectra": lambda: plots.spectra(results),
+    "training": lambda: plots.training_curves(training),
+  }
+  folder = Path(args.plot_folder)
+  for name in args.plot:
+    if name in ("tracking", "traces") and not recorded:
+      raise UserError(
+        f"The figure '{name}' needs trajectories: evaluate with --trajectory."
+      )
+    if name == "training" and not training:
+      raise UserError("The figure 'training' needs run folders with event files.")
+    path = folder / f"{name}.{args.plot_format}"
+    with replacing(path) as partial:
+      draw[name]().savefig(partial, dpi=200)
+    print(f"Wrote {path}")

@@ -1,0 +1,223 @@
+"""``decap demo``: two policies side by side, then a minute of training on the CPU."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from tyro.conf import arg
+
+import decap
+from decap.cli import checks, film, hints
+from decap.cli.compare import CompareArgs
+from decap.cli.terminal import progress_bar
+from decap.errors import UserError
+from decap.evaluation.protocol import QUICK
+from decap.options import machine
+from decap.options.args import OUTPUT_FOLDER, Args, at_least
+from decap.options.types import Positive
+from decap.runs import RunSpec, default_run_folder
+
+Log = dict[str, float]
+
+POLICIES = {
+  "DeCap": "g1-flat-decap",
+  "smoothness rewards": "g1-flat-smoothness-rewards",
+}
+"""Label of a row → released policy."""
+PROTOCOL = QUICK
+SCRIPT = ((0.0, 0.5, 0.0, 0.0), (3.0, 0.0, 0.0, 0.5))
+"""What both robots of the video are told: seconds, then vx, vy (m/s), yaw (rad/s)."""
+VIDEO_S, FPS = 6.0, 12.5
+VIEW = film.View(distance_m=2.2, width=320, height=360)
+
+UNITS = dict(
+  action_rate="rad/s", joint_acc="rad/s²", joint_torque="Nm", joint_vel="rad/s"
+)
+WINDOW = 3  # Iterations that "before" and "after" are means of.
+SKIP = 3  # Of the episodes that end in the first iterations, all are short.
+
+FEW_SAMPLES = (
+  "--agent.algorithm.entropy-coef",
+  "0",
+  "--agent.algorithm.learning-rate",
+  "1e-3",
+  # Legs that start calmer than the task's comply sooner, and learn to walk later.
+  "--agent.policy.init-std",
+  "{'.*_(shoulder|elbow|wrist)_.*': 0.06, '.*(hip|knee|ankle|waist)_.*': 0.3}",
+  # Ten steps of horizon throughout: limits weigh more, balance less.
+  "--agent.algorithm.feasibility.budget",
+  "0.1",
+  "--agent.algorithm.feasibility.target",
+  "None",
+  "--agent.algorithm.feasibility.quantile",
+  "None",
+)
+"""What makes the limits show an effect within a minute on a CPU."""
+
+
+@dataclass(kw_only=True)
+class DemoArgs(Args):
+  """How long; the defaults fit into three minutes on two cores."""
+
+  num_envs: Annotated[int, at_least(1)] = 192
+  """Environments of the training."""
+  iterations: Annotated[int, at_least(2)] = 50
+  """Iterations, at most."""
+  seconds: Positive = 60.0
+  """Training time."""
+  output: Annotated[str, arg(metavar="DIR"), OUTPUT_FOLDER] = "demo"
+  """Where files go."""
+
+  def check(self) -> None:
+    machine.check_num_envs(self.num_envs, "cpu")
+
+  def run(self) -> None:
+    """Compare and film the released policies, then train one from scratch."""
+    output, policies = Path(self.output), find_policies()
+    if policies:
+      print("DeCap demo, part 1: two policies of a Unitree G1 that walk.", flush=True)
+      compare_policies(policies, output)
+      film_policies(policies, output / "walk.mp4")
+      print()
+    else:
+      print("Nothing to compare here: policies are in policies/ of the repository.")
+    print(
+      "DeCap demo, part 2: a robot that moves at random learns to keep its joints within "
+      "limits,\nas the probability of surviving a step falls with every joint that comes "
+      "close to them.",
+      flush=True,
+    )
+    trained = train(self)
+    print(f"\n{_next_steps(trained, policies)}")
+
+
+def find_policies() -> dict[str, Path]:
+  """Label → folder of the released policies; none where the repository is not."""
+  for root in (Path(), Path(decap.__file__).parents[2]):
+    found = {label: root / "policies" / name for label, name in POLICIES.items()}
+    if all((path / "policy.onnx").is_file() for path in found.values()):
+      return found
+  return {}
+
+
+def compare_policies(policies: dict[str, Path], output: Path) -> None:
+  """A quick evaluation of each, the tables of `decap compare`, and the report."""
+  checks.announce_imports("cpu")
+  from decap.evaluation.policies import load_policy
+  from decap.evaluation.results import file_names
+  from decap.evaluation.rollout import evaluate
+
+  rows = []
+  for label, path in policies.items():
+    policy, folder = load_policy(str(path)), output / path.name
+    with progress_bar(f"Evaluating {label}", PROTOCOL.steps) as on_step:
+      found = evaluate(policy, PROTOCOL, trajectory=1, on_step=on_step)
+    metrics, trajectory = (folder / name for name in file_names(PROTOCOL.label))
+    found.result.save(metrics)
+    assert found.trajectory is not None
+    found.trajectory.save(trajectory)
+    rows.append(f"{label}={folder}")
+  CompareArgs(sources=tuple(rows), html=str(output / "report.html")).run()
+
+
+def film_policies(policies: dict[str, Path], path: Path) -> None:
+  """Both robots, told the same, side by side; a sentence where nothing can draw."""
+  try:
+    checks.check_renderer(draws=True)
+  except UserError as error:
+    print(f"No video: {error}")
+    return
+  from decap.deploy import video
+  from decap.deploy.sim2sim import Walk
+
+  print("Filming both …", flush=True)
+  script = Walk(SCRIPT, VIDEO_S)
+  clips = [
+    (label, film.film(str(source), script, VIEW, fps=FPS))
+    for label, source in policies.items()
+  ]
+  frames = video.caption(video.side_by_side(clips), film.captions(script, FPS))
+  video.write(path, frames, FPS)
+  print(f"Wrote {path}")
+
+
+def train(args: DemoArgs) -> Path:
+  """Train DeCap from scratch, print a table and draw curves; returns the run folder."""
+  spec = RunSpec(
+    task="g1-flat",
+    method="decap",
+    num_envs=args.num_envs,
+    iterations=args.iterations,
+    overrides=FEW_SAMPLES,
+  )
+  folder = default_run_folder(args.output, spec)
+  history: list[Log] = []
+  times: list[float] = []
+
+  def record(iteration: int, log: Log) -> bool:
+    times.append(time.perf_counter())
+    history.append(log)
+    enough = times[-1] - times[0] > args.seconds
+    return enough and iteration < args.iterations
+
+  from decap.cli.training import train
+
+  limits = train(spec, folder=folder, quiet=True, on_iteration=record).limits
+  print("\n" + "\n".join(constraint_table(history, limits)))
+  from decap.evaluation.plots import training_curves
+
+  training_curves({"DeCap": folder}).savefig(folder / "curves.png", dpi=150)
+  print(
+    f"\nCurves: {folder / 'curves.png'}\n{len(history) * args.num_envs * 24} "
+    "environment steps are a first impression; a walking robot takes tens of millions."
+  )
+  return folder
+
+
+def _next_steps(trained: Path, policies: dict[str, Path]) -> str:
+  program, run = hints.program(), shlex.quote(str(trained))
+  walker = policies.get("DeCap", Path("policies") / POLICIES["DeCap"])
+  where = "" if policies else " (in the repository)"
+  return (
+    f"Go on from here:\n  {program} train --resume {run} --iterations 400\n"
+    f"The real thing, on a GPU:\n  {program} train --task g1-flat\n"
+    f"All tasks and methods:\n  {program} list\n"
+    f"Watch a robot that walks, in the browser{where}:\n"
+    f"  {program} play {shlex.quote(str(walker))}"
+  )
+
+
+def constraint_table(history: list[Log], limits: dict[str, float]) -> list[str]:
+  """Lines of a table: each constraint at the start and at the end."""
+  lines = [
+    f"{'':<22}{'':>8}  {'mean over joints':^19}  {'steps in violation':^19}",
+    f"{'constraint':<22}{'limit':>8}  {'before':>9}{'after':>9}   {'before':>9}{'after':>9}",
+  ]
+  skip = SKIP if len(history) > SKIP + WINDOW else 0
+  first, last = _mean(history[skip : skip + WINDOW]), _mean(history[-WINDOW:])
+  for row, limit in limits.items():
+    unit = UNITS.get(row.split("/")[0], "")
+    mean, violation = f"Constraint/{row}/mean", f"Constraint/{row}/violation"
+    lines.append(
+      f"{row:<22}{limit:>8g}  {first[mean]:>9.2f}{last[mean]:>9.2f}   "
+      f"{first[violation]:>9.1%}{last[violation]:>9.1%}  {unit}"
+    )
+  rows = {"δ̄": "Constraint/delta", "episode, steps": "Train/episode_length"}
+  for name, key in rows.items():
+    if key in first and key in last:
+      pad = 31 if name == "δ̄" else 30  # The macron takes no column.
+      lines.append(f"{name:<{pad}}  {first[key]:>9.3g}{last[key]:>9.3g}")
+  return lines
+
+
+def _mean(logs: list[Log]) -> Log:
+  """Mean of each entry over the logs that have it."""
+  values: dict[str, list[float]] = {}
+  for log in logs:
+    for name, value in log.items():
+      values.setdefault(name, []).append(value)
+  return {name: sum(found) / len(found) for name, found in values.items()}

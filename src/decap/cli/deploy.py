@@ -1,0 +1,130 @@
+"""``decap deploy``: drive a robot, or a simulated one on the network, with policies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from tyro.conf import Positional
+
+from decap.errors import UserError
+from decap.options.args import Args, above, between, require_some
+from decap.options.types import Flag, Positive, shown
+
+
+@dataclass(kw_only=True)
+class DeployArgs(Args):
+  """Policies, the way to the robot, and who steers."""
+
+  bundles: Positional[Annotated[tuple[str, ...], shown("BUNDLE [BUNDLE ...]")]]
+  """Policy bundles; several take turns."""
+  interface: Annotated[str | None, shown("NAME")] = None
+  """Network interface to the robot, e.g. eth0."""
+  domain: Annotated[int | None, shown("N"), between(0, 232)] = None
+  """DDS domain (default: 0; 1 with --simulator)."""
+  simulator: Flag = False
+  """Drive 'decap simulator' on this machine, in lockstep."""
+  input: Annotated[str, shown("SOURCE")] = "remote"
+  """remote (default), keyboard, gamepad, or a script file."""
+  log: Annotated[str | None, shown("FOLDER")] = None
+  """Folder of the flight recorder (default: flights/TIME)."""
+  no_log: Flag = False
+  """Record nothing."""
+  log_mb: Annotated[float, between(1, 100_000)] = 256.0
+  """Size of the recording."""
+  seconds: Annotated[float | None, shown("S"), above(0)] = None
+  """End in damping after this time."""
+  wait: Positive = 5.0
+  """Seconds to wait for the robot."""
+  dry_run: Flag = False
+  """Check the bundles and measure this machine; sends nothing."""
+
+  def check(self) -> None:
+    require_some("BUNDLE", self.bundles)
+    if self.simulator and self.interface:
+      raise UserError("--simulator is on this machine: it takes no --interface.")
+    if not (self.simulator or self.interface or self.dry_run):
+      raise UserError("--interface is missing: the network interface to the robot.")
+    if self.interface:
+      from decap.deploy.dds import check_interface
+
+      check_interface(self.interface)
+
+  def run(self) -> int:
+    """Drive."""
+    from decap.deploy.session import load_policies
+
+    bundles, motors = load_policies(self.bundles)
+    if self.dry_run:
+      from decap.deploy.dry_run import measure, report
+
+      print(report(bundles[0], measure(bundles[0], motors)))
+      return 0
+    return _drive(self, bundles, motors)
+
+
+def _drive(options: DeployArgs, bundles, motors) -> int:
+  from decap.deploy import session
+  from decap.deploy.screen import Screen
+  from decap.deploy.unitree import ROBOT_DOMAIN, SIMULATION_DOMAIN
+
+  interface = "lo" if options.simulator else options.interface or ""
+  domain = options.domain
+  if domain is None:
+    domain = SIMULATION_DOMAIN if options.simulator else ROBOT_DOMAIN
+  operator, help_line = make_operator(options.input)
+  robot = screen = watchdog = controller = None
+  try:
+    robot = session.open_robot(
+      motors, interface, domain, options.simulator, options.wait
+    )
+    log = None if options.no_log else Path(options.log or _default_log())
+    watchdog = session.start_watchdog(robot, interface, domain, options.simulator, log)
+    screen = Screen(help_line)
+    controller = session.drive(
+      robot,
+      motors,
+      bundles,
+      operator,
+      log=log,
+      log_mb=options.log_mb,
+      screen=screen,
+      watchdog=watchdog,
+      seconds=options.seconds or float("inf"),
+      priority=not options.simulator,
+    )
+  finally:
+    for part in (screen, operator):
+      if part is not None and hasattr(part, "close"):
+        part.close()
+    if watchdog is not None:
+      # After an error nobody knows what was sent last: it damps, then.
+      watchdog.close(goodbye=controller is not None)
+    if robot is not None:
+      robot.close()
+  print(f"Last stop: {controller.machine.stop_reason or 'none'}.")
+  if log:
+    print(f"Recorded in {log}; 'decap flight {log}' shows it.")
+  return 1 if session.stopped_by_fault(controller) else 0
+
+
+def make_operator(source: str):
+  """An operator by name, and the line that says which button does what."""
+  from decap.deploy import operator
+
+  if source == "remote":
+    return operator.Remote(), operator.REMOTE_HELP
+  if source == "keyboard":
+    keys = operator.WithRemoteStop(operator.Keyboard())
+    return keys, operator.KEYBOARD_HELP + " · Ctrl-C ends"
+  if source == "gamepad":
+    return operator.WithRemoteStop(operator.Gamepad()), operator.REMOTE_HELP
+  script = operator.Script.from_file(source)
+  return operator.WithRemoteStop(script), "script; L2+B on the remote or Ctrl-C stops"
+
+
+def _default_log() -> str:
+  from datetime import datetime
+
+  return f"flights/{datetime.now():%Y%m%d-%H%M%S}"

@@ -1,0 +1,348 @@
+"""``decap sim2sim``: the simulated robot under the controller that drives the real one.
+
+``decap sim2sim BUNDLE`` walks once; ``table``, ``sweep`` and ``fidelity`` before the
+bundles measure them; ``terrains`` lists the grounds.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from tyro.conf import OmitArgPrefixes, Positional, arg
+
+from decap.cli import checks
+from decap.errors import UserError
+from decap.files import check_writable, write_text
+from decap.options import machine
+from decap.options.args import Args, above, at_least, at_most, between, one_of
+from decap.options.types import (
+  Flag,
+  Number,
+  OutputFile,
+  Port,
+  Seed,
+  VideoFile,
+  shown,
+)
+
+if TYPE_CHECKING:
+  from decap.deploy.simulation import SimCfg
+
+ACTIONS = ("table", "sweep", "fidelity", "terrains")
+
+
+def _terrains() -> tuple[str, ...]:
+  from decap.deploy.grounds import TERRAINS
+
+  return tuple(TERRAINS)
+
+
+@dataclass(kw_only=True)
+class WorldArgs:
+  """Robot and world."""
+
+  terrain: Annotated[str, arg(metavar="NAME"), one_of("terrain", _terrains)] = "flat"
+  """See 'decap sim2sim terrains'."""
+  delay_ms: Annotated[float, between(0, 20)] = 5.0
+  """Actuation delay, 0 to 20."""
+  payload: Number = 0.0
+  """Mass in the right hand, kg."""
+  friction: Annotated[float | None, shown("MU")] = None
+  """Of the ground (default: the terrain's)."""
+  joint_friction: Number = 0.0
+  """Share of the peak torque."""
+  motor_strength: Number = 1.0
+  """Factor on what motors give."""
+  noise: Number = 1.0
+  """Factor on sensor noise."""
+  push: Number = 0.0
+  """Push every five seconds, m/s."""
+  seed: Seed = 0
+  """Seed of noise, pushes and stones."""
+
+  def config(self) -> SimCfg:
+    """The simulated robot's config, checked."""
+    from decap.deploy.simulation import SimCfg
+
+    cfg = SimCfg(
+      terrain=self.terrain,
+      delay_s=self.delay_ms / 1000.0,
+      motor_strength=self.motor_strength,
+      joint_friction=self.joint_friction,
+      ground_friction=self.friction,
+      noise=self.noise,
+      payload_kg=self.payload,
+      push_m_s=self.push,
+      seed=self.seed,
+    )
+    cfg.check()
+    return cfg
+
+
+@dataclass(kw_only=True)
+class WalkArgs:
+  """One walk."""
+
+  speed: Number = 0.5
+  """Forward command, m/s."""
+  seconds: Annotated[float, above(0), at_most(3600)] = 10.0
+  """Length of the walk."""
+  video: VideoFile = None
+  """Record to .mp4 or .gif without a display."""
+  ego: Flag = False
+  """Video through the head's camera."""
+  trace: OutputFile = None
+  """Write everything as .npz."""
+  view: Flag = False
+  """In the browser, with sliders for the command."""
+  port: Port = 8080
+  """Port of --view."""
+
+
+@dataclass(kw_only=True)
+class MeasureArgs:
+  """Of table, sweep and fidelity."""
+
+  repeats: Annotated[int, at_least(1)] = 3
+  """Walks per case."""
+  jobs: Annotated[int, at_least(1)] = 1
+  """Processes."""
+  out: Annotated[str, arg(metavar="DIR")] = "results/sim2sim"
+  """Where results go."""
+  reuse: Flag = False
+  """Take results of the same policy from --out."""
+
+
+@dataclass(kw_only=True)
+class Sim2simArgs(Args):
+  """Bundles, what to do with them, and what robot and world are like."""
+
+  what: Positional[Annotated[tuple[str, ...], shown("BUNDLE [BUNDLE ...]")]]
+  """Policy bundle to walk; or one of table, sweep, fidelity, terrains, then bundles."""
+  world: OmitArgPrefixes[WorldArgs] = field(default_factory=WorldArgs)
+  """Robot and world."""
+  walk: OmitArgPrefixes[WalkArgs] = field(default_factory=WalkArgs)
+  """One walk."""
+  measurement: OmitArgPrefixes[MeasureArgs] = field(default_factory=MeasureArgs)
+  """Table, sweep and fidelity."""
+
+  def check(self) -> None:
+    action, sources = self.split()
+    if not sources and action != "terrains":
+      raise UserError(f"'decap sim2sim {action}' needs at least one bundle.")
+    if not action and len(sources) > 1 and not self.walk.video:
+      raise UserError("Several bundles make a video side by side: give --video too.")
+    if self.walk.video or self.walk.view:
+      package = "mediapy" if self.walk.video else "mjviser"
+      machine.check_installed(package, "--video and --view")
+    if self.walk.video:
+      checks.check_renderer(draws=True)
+      if sys.platform.startswith("linux"):
+        os.environ.setdefault("MUJOCO_GL", "egl")  # Before MuJoCo is imported.
+    self.world.config()
+
+  def split(self) -> tuple[str, tuple[str, ...]]:
+    """What to do, "" for a walk, and the bundles."""
+    if self.what and self.what[0] in ACTIONS:
+      return self.what[0], self.what[1:]
+    return "", self.what
+
+  def run(self) -> None:
+    """Load all bundles, then walk."""
+    action, sources = self.split()
+    if action == "terrains":
+      print(terrain_list())
+      return
+    bundles, cfg = [_load(source) for source in sources], self.world.config()
+    if action:
+      check_writable(self.measurement.out)
+      measure = {"table": _table, "sweep": _sweep, "fidelity": _fidelity}[action]
+      measure(bundles, cfg, self.measurement)
+    elif self.walk.view:
+      _view(bundles[0], cfg, self.walk.port)
+    else:
+      _walk(bundles, cfg, self.walk)
+
+
+def terrain_list() -> str:
+  """Terrains and the parameters of their grounds, as text."""
+  from decap.deploy.grounds import GROUNDS, TERRAINS
+
+  lines = ["terrains:"]
+  lines += [f"  {name:<14} {course.text}" for name, course in TERRAINS.items()]
+  lines.append("grounds:")
+  for name, ground in GROUNDS.items():
+    (constant, damping), impedance = ground.softness
+    lines.append(
+      f"  {name:<14} friction {ground.friction:g}, solref {constant:g} {damping:g}, "
+      f"solimp {' '.join(f'{v:g}' for v in impedance)}, slope {ground.slope_deg:g}°, "
+      f"stones {100 * ground.stone_m:g} cm: {ground.text}"
+    )
+  return "\n".join(lines)
+
+
+def _load(source: str):
+  """A bundle whose robot can be simulated; a run's own bundle if a run is given."""
+  from decap.deploy.bundle import JSON_FILE, load_bundle
+  from decap.deploy.policy import check_fits
+  from decap.robots.g1_motors import g1_motors
+
+  folder = Path(source)
+  if not (folder / JSON_FILE).is_file() and (folder / "policy" / JSON_FILE).is_file():
+    folder = folder / "policy"
+  bundle = load_bundle(folder)
+  if len(bundle.joint_names) not in (23, 29):
+    raise UserError(
+      f"{folder} drives {len(bundle.joint_names)} joints; the simulated robots have 23 "
+      "and 29."
+    )
+  check_fits(bundle, g1_motors(len(bundle.joint_names)).joint_names)
+  return bundle
+
+
+def _walk(bundles: list[Any], cfg: Any, options: WalkArgs) -> None:
+  from decap.deploy.measure import body_groups, followed, gyro_rms, joint_metrics
+  from decap.deploy.sim2sim import SETTLE_S, STAND_S, straight, walk
+
+  plan = straight(options.speed, options.seconds)
+  clips = []
+  for bundle in bundles:
+    started = time.perf_counter()
+    trace = walk(bundle, cfg, plan)
+    simulated_s = STAND_S + SETTLE_S + trace.seconds
+    factor = simulated_s / (time.perf_counter() - started)
+    end = "fell" if trace.fell else trace.stop_reason or "walked to the end"
+    print(
+      f"{bundle.folder.name} on {cfg.terrain}: {end} after {trace.seconds:.1f} s and "
+      f"{trace.distance():.2f} m; {100 * followed(trace):.0f} % of the command followed; "
+      f"{factor:.1f} × real time"
+    )
+    for group, values in joint_metrics(trace, body_groups(bundle)).items():
+      numbers = ", ".join(f"{name} {value:.2f}" for name, value in values.items())
+      print(f"  {group}: {numbers}")
+    rms = ", ".join(f"{site} {value:.2f}" for site, value in gyro_rms(trace).items())
+    print(f"  angular velocity, rad/s: {rms}")
+    if options.trace:
+      trace.save(Path(options.trace))
+      print(f"  wrote {options.trace}")
+    clips.append((bundle.folder.name, trace))
+  if options.video:
+    _record(clips, cfg, options)
+
+
+def _record(clips: list[tuple[str, Any]], cfg: Any, options: WalkArgs) -> None:
+  from decap.deploy import video
+
+  path = Path(options.video or "")
+  fps = video.GIF_FPS if path.suffix == ".gif" else video.FPS
+  camera = video.HEAD_CAMERA if options.ego else "follow"
+  print("Rendering …", flush=True)
+  size = (640, 480) if len(clips) == 1 else (400, 300)
+  drawn = []
+  for name, trace in clips:
+    frames = video.render(trace, cfg, camera, size, fps=fps)
+    if options.ego:
+      frames = video.caption(frames, video.head_speeds(trace, fps))
+    drawn.append((name, frames))
+  video.write(path, drawn[0][1] if len(drawn) == 1 else video.side_by_side(drawn), fps)
+  print(f"Wrote {options.video}")
+
+
+def _view(bundle: Any, cfg: Any, port: int) -> None:
+  from decap.deploy.viewer import Viewer
+
+  print("Open the address below in a browser; Ctrl-C ends.", flush=True)
+  Viewer(bundle, cfg, port).run()
+
+
+def _table(bundles: list[Any], cfg: Any, options: MeasureArgs) -> None:
+  from decap.evaluation import robot_tables, robot_walks
+
+  folder = Path(options.out)
+  results = []
+  for bundle in bundles:
+    path = folder / f"{bundle.folder.name}.json"
+    old = robot_walks.load(path) if options.reuse and path.is_file() else None
+    same = (robot_walks.describe(bundle), robot_walks.protocol(options.repeats, cfg))
+    if old is None or (old["policy"], old["protocol"]) != same:
+      old = robot_walks.measure_policy(
+        bundle, options.repeats, cfg, options.jobs, progress=_say
+      )
+      print(f"Wrote {robot_walks.save(old, folder)}")
+    results.append(old)
+  text = robot_tables.tables(results) + _margins(bundles, folder)
+  write_text(folder / "tables.md", text)
+  print(f"\n{text}\nWrote {folder / 'tables.md'}")
+  _draw("figures", results, folder)
+
+
+def _margins(bundles: list[Any], folder: Path) -> str:
+  """The margins of those policies that a sweep was made of, as part of the tables."""
+  from decap.evaluation import robustness
+
+  sweeps = []
+  for bundle in bundles:
+    path = folder / f"{bundle.folder.name}-sweep.json"
+    sweep = json.loads(path.read_text()) if path.is_file() else {"policy": {}}
+    if sweep["policy"].get("onnx_sha256") == bundle.info["onnx_sha256"]:
+      sweeps.append(sweep)
+  if not sweeps:
+    return ""
+  return "\n".join(["\n## Margins", "", *robustness.margin_table(sweeps), ""])
+
+
+def _sweep(bundles: list[Any], cfg: Any, options: MeasureArgs) -> None:
+  from decap.evaluation import robustness
+
+  del cfg  # A sweep has its own.
+  folder = Path(options.out)
+  sweeps = []
+  for bundle in bundles:
+    path = folder / f"{bundle.folder.name}-sweep.json"
+    sweeps.append(
+      robustness.sweep_policy(bundle, options.repeats, jobs=options.jobs, progress=_say)
+    )
+    write_text(path, json.dumps(sweeps[-1], indent=1) + "\n")
+    print(f"Wrote {path}")
+  text = "\n".join(["# Margins", "", *robustness.margin_table(sweeps), ""])
+  write_text(folder / "margins.md", text)
+  print(f"\n{text}\nWrote {folder / 'margins.md'}")
+  _draw("margins", sweeps, folder)
+
+
+def _fidelity(bundles: list[Any], cfg: Any, options: MeasureArgs) -> None:
+  del cfg  # Without noise and delay, as training's own play variant.
+  machine.check_installed("mjlab", "'decap sim2sim fidelity'")
+  from decap.evaluation import fidelity
+
+  folder = Path(options.out)
+  found = [fidelity.compare(bundle) for bundle in bundles]
+  write_text(folder / "fidelity.json", json.dumps(found, indent=1) + "\n")
+  text = "\n".join(["# Fidelity", "", *fidelity.fidelity_table(found), ""])
+  write_text(folder / "fidelity.md", text)
+  print(f"\n{text}\nWrote {folder / 'fidelity.md'}")
+
+
+def _draw(kind: str, data: list[Any], folder: Path) -> None:
+  """Figures where matplotlib is; tables alone otherwise."""
+  if importlib.util.find_spec("matplotlib") is None:
+    print("No figures: matplotlib is not installed.")
+    return
+  from decap.evaluation import robot_figures
+
+  make = {"figures": robot_figures.figures, "margins": robot_figures.margins}[kind]
+  for name, figure in make(data).items():
+    path = folder / f"{name}.svg"
+    figure.savefig(path)
+    print(f"Wrote {path}")
+
+
+def _say(line: str) -> None:
+  print(line, flush=True)

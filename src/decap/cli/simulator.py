@@ -1,0 +1,64 @@
+"""``decap simulator``: the simulated robot on the network, in a robot's place."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from decap.options.args import Args, above
+from decap.options.types import Domain, Seed, Share
+
+
+@dataclass(kw_only=True)
+class SimulatorArgs(Args):
+  """The robot, its ground, and how long."""
+
+  dof: Literal[29, 23] = 29
+  """Joints of the robot."""
+  terrain: str = "flat"
+  """Ground; see 'decap sim2sim terrains'."""
+  delay_ms: Share = 5.0
+  """Actuation delay."""
+  payload: Share = 0.0
+  """Mass in the right hand, kg."""
+  release: Share = 5.0
+  """When the gantry lets go, s."""
+  seconds: Annotated[float, above(0)] = math.inf
+  """Simulated time to run."""
+  domain: Domain = 1
+  """DDS domain."""
+  seed: Seed = 0
+  """Seed of noise and stones."""
+
+  def run(self) -> None:
+    """Wait for a controller, then run in lockstep with it."""
+    from decap.deploy.simulation import SimCfg, SimulatedRobot
+    from decap.deploy.unitree import SimulatorPort, serve
+
+    cfg = SimCfg(
+      terrain=self.terrain,
+      delay_s=self.delay_ms / 1000.0,
+      payload_kg=self.payload,
+      seed=self.seed,
+    )
+    robot = SimulatedRobot(self.dof, cfg)
+    port = SimulatorPort(robot.motors, "lo", self.domain)
+    print("Waiting for 'decap deploy --simulator'; Ctrl-C ends.", flush=True)
+    seconds: list[float] = []
+
+    def watch(command) -> None:
+      if not seconds:
+        print("A controller drives.", flush=True)
+        seconds.append(robot.now_s())
+      if robot.held and command.kp.any() and robot.now_s() >= self.release:
+        robot.release()
+        print(f"{robot.now_s():8.2f} s  the gantry lets go", flush=True)
+
+    try:
+      serve(robot, port, lambda: robot.now_s() >= self.seconds, on_command=watch)
+    finally:
+      port.close()
+      x, y = robot.data.qpos[:2]
+      state = "lies" if robot.fallen() else "stands"
+      print(f"{robot.now_s():8.2f} s  the robot {state} at x {x:.2f} m, y {y:.2f} m")

@@ -1,0 +1,175 @@
+"""``decap train``: train a policy, or continue a run."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+from tyro.conf import arg
+
+from decap.cli import checks, processes
+from decap.cli.training import train
+from decap.errors import UserError
+from decap.files import check_writable
+from decap.methods import check_options, get_method
+from decap.options import machine
+from decap.options.types import (
+  Count,
+  Flag,
+  InputFile,
+  MaybeSeed,
+  MethodName,
+  Simulating,
+  TaskName,
+  shown,
+)
+from decap.rl import checkpoint_files
+from decap.runs import (
+  RunSpec,
+  default_run_folder,
+  load_spec,
+  read_limits,
+  run_folder,
+)
+from decap.tasks import TASKS
+
+CPU_NUM_ENVS = 256
+INTERRUPTED = 130
+"""Exit code after Ctrl-C, as shells expect; the run has been saved."""
+
+
+@dataclass(kw_only=True)
+class TrainArgs(Simulating):
+  """Every config field can be overridden, e.g. --env.termination.kappa 3
+  --agent.algorithm.learning-rate 3e-4. Ctrl-C saves at the next iteration boundary and
+  exits with code 130; again quits at once."""
+
+  task: TaskName = None
+  """What to learn; see 'decap list'."""
+  method: MethodName = None
+  """How (default: decap); see 'decap list'."""
+  seed: MaybeSeed = None
+  """Seed of everything random (default: 1)."""
+  num_envs: Count = None
+  """Parallel environments (default: the task's, or 256 on a CPU)."""
+  iterations: Count = None
+  """Train until this iteration (default: the task's)."""
+  threads: Count = None
+  """Threads of C MuJoCo (default: one per core)."""
+  limits: InputFile = None
+  """YAML or JSON file with limits, by constraint."""
+  blind: Flag = False
+  """The actor does not see the gait's clock."""
+  gpus: Annotated[int | None, shown("N")] = None
+  """Train on N GPUs (or, on a CPU, processes)."""
+  capture: Flag = True
+  """No CUDA graphs on a GPU."""
+  resume: Annotated[str | None, shown("RUN")] = None
+  """Continue a run folder or checkpoint."""
+  init_from: Annotated[str | None, shown("RUN")] = None
+  """Start from the policy of a run or checkpoint."""
+  verbose: Flag = False
+  """Show mjlab's tables and Warp's start."""
+  log_root: Annotated[str, arg(metavar="DIR")] = "runs"
+  """Where run folders go."""
+  run_name: Annotated[str, shown("LABEL")] = ""
+  """Label of the run folder."""
+  logger: Literal["tensorboard", "wandb"] = "tensorboard"
+  """Where curves go (wandb writes TensorBoard events too)."""
+  overrides: tuple[str, ...] = dataclasses.field(init=False, default=())
+  """What was said of config fields."""
+
+  def check(self) -> None:
+    super().check()
+    machine.check_num_envs(self.num_envs, self.device)
+    if self.threads and (self.device != "cpu" or self.backend == "warp"):
+      raise UserError(
+        "--threads is for C MuJoCo: --device cpu, and not --backend warp."
+      )
+    if Path(self.run_name).name != self.run_name:
+      raise UserError(f"--run-name must be a plain name, not '{self.run_name}'.")
+    if self.logger == "wandb":
+      machine.check_installed("wandb", "--logger wandb")
+    if not (self.task or self.resume):
+      raise UserError(f"--task is missing (there are {', '.join(TASKS)}).")
+
+  def run(self) -> int:
+    """Check everything that can be checked early, then train."""
+    device = self.device
+    if self.gpus is not None:
+      processes.check_devices(self.gpus, device)
+      return processes.launch(self.gpus, self.argv)
+    spec, checkpoint = _continued(self) if self.resume else (new_spec(self), None)
+    folder = run_folder(self.resume) if self.resume else None
+    check_writable(folder or self.log_root)
+    folder = folder or default_run_folder(self.log_root, spec, self.run_name)
+    with (
+      checks.explained_memory(device),
+      processes.joined(device, spec) as (device, share, threads),
+    ):
+      result = train(
+        spec,
+        share=share,
+        device=device,
+        backend=self.backend,
+        threads=self.threads or threads,
+        logger=self.logger,
+        use_graphs=self.capture,
+        verbose=self.verbose,
+        folder=folder,
+        resume=checkpoint,
+      )
+    return 0 if result.finished else INTERRUPTED
+
+
+def new_spec(args: TrainArgs) -> RunSpec:
+  """The run that was asked for."""
+  method = get_method(args.method or "decap")
+  check_options(method, list(args.overrides))
+  start = checkpoint_files.resolve(args.init_from) if args.init_from else None
+  return RunSpec(
+    task=args.task or "",
+    method=method.name,
+    seed=1 if args.seed is None else args.seed,
+    num_envs=args.num_envs or (CPU_NUM_ENVS if args.device == "cpu" else None),
+    iterations=args.iterations,
+    blind=args.blind,
+    limits=read_limits(args.limits) if args.limits else {},
+    overrides=args.overrides,
+    init_from=str(start.resolve()) if start else None,
+    init_sha256=hashlib.sha256(start.read_bytes()).hexdigest() if start else None,
+  )
+
+
+def _continued(args: TrainArgs) -> tuple[RunSpec, Path]:
+  """Description and checkpoint of a run to continue; only its length may change."""
+  for name in ("task", "method", "seed", "num_envs", "limits", "blind"):
+    if getattr(args, name) not in (None, False):
+      raise UserError(
+        f"--{name.replace('_', '-')} cannot change when a run is continued; "
+        "it comes from the run folder."
+      )
+  if args.overrides:
+    raise UserError(f"{args.overrides[0]} cannot change when a run is continued.")
+  assert args.resume is not None
+  if args.init_from:
+    raise UserError("--resume and --init-from exclude each other.")
+  spec = load_spec(args.resume)
+  if args.iterations is not None:
+    spec = dataclasses.replace(spec, iterations=args.iterations)
+  path = checkpoint_files.resolve(args.resume)
+  latest = checkpoint_files.resolve(run_folder(path))
+  if not path.samefile(latest):
+    raise UserError(
+      f"{path} is older than {latest.name}, from which its run goes on; delete the "
+      "newer ones to go back, or start another run with --init-from."
+    )
+  done = checkpoint_files.iteration_of(path)
+  if done is not None and spec.iterations is not None and done >= spec.iterations:
+    raise UserError(
+      f"{path} is at iteration {done} of {spec.iterations}; give a larger --iterations."
+    )
+  return spec, path

@@ -1,0 +1,244 @@
+"""A training from its description to its bundle, with all errors as sentences."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import shlex
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from decap import provenance
+from decap.cli import checks, hints, processes
+from decap.cli.terminal import quiet_libraries
+from decap.errors import UserError
+from decap.lock import one_writer
+from decap.methods import get_method
+from decap.rl import checkpoint_files
+from decap.runs import RunSpec, build_configs, create_run_folder, write_spec
+from decap.tasks import TASKS
+
+if TYPE_CHECKING:
+  from decap.envs.constrained_env import ConstrainedEnv, ConstrainedEnvCfg
+  from decap.evaluation.probe import Probe
+  from decap.rl.config import AgentCfg
+  from decap.rl.runner import OnIteration, Runner
+
+
+@dataclass(frozen=True)
+class Trained:
+  """What is left of a training when it has ended."""
+
+  finished: bool
+  """False if the user, or the caller, stopped it early."""
+  limits: dict[str, float]
+  """Constraint row → limit."""
+
+
+def train(
+  spec: RunSpec,
+  *,
+  folder: Path,
+  share: RunSpec | None = None,
+  device: str = "cpu",
+  backend: str = "auto",
+  threads: int = 0,
+  logger: str = "tensorboard",
+  use_graphs: bool = True,
+  quiet: bool = False,
+  verbose: bool = False,
+  resume: Path | None = None,
+  on_iteration: OnIteration | None = None,
+) -> Trained:
+  """Train as described; `quiet` does not say what to do next, `verbose` shows tables.
+
+  The run folder appears only when the configs are checked and the environment stands.
+  Of several processes each takes its `share` of the environments, and the first writes.
+  """
+  writes = processes.is_first()
+  quiet = quiet or not writes
+  with contextlib.ExitStack() as writer:
+    if resume and writes:
+      writer.enter_context(one_writer(folder))
+    if resume:
+      resume = _readable(folder, resume)
+    start = resume or (Path(spec.init_from) if spec.init_from else None)
+    env_cfg, agent_cfg = _checked_configs(
+      share or spec, device, backend, start, bool(resume)
+    )
+    env_cfg.num_threads = threads
+    agent_cfg.logger = logger  # ty: ignore[invalid-assignment]
+    probe = _probe(spec, env_cfg, device, backend)
+    with contextlib.nullcontext() if verbose else quiet_libraries():
+      env = make_env(env_cfg, device, backend)
+    options = {"on_iteration": on_iteration, "use_graphs": use_graphs}
+    if not writes:
+      probe = None
+    runner = _make_runner(
+      env, agent_cfg, folder if writes else None, spec, make_probe=probe, **options
+    )
+    if resume:
+      runner.resume(resume)
+    elif start:
+      runner.init_from(start)
+    if writes and resume:
+      write_spec(folder, spec)
+    elif writes:
+      create_run_folder(folder, spec, env_cfg, agent_cfg)
+      writer.enter_context(one_writer(folder))
+    if writes:
+      provenance.remember(folder, runner.info["policy"]["made_by"], runner.iteration)
+      print(
+        f"Training {spec.method} on {spec.task}, seed {spec.seed}: {folder}", flush=True
+      )
+    with _no_empty_folder(folder) if writes else contextlib.nullcontext():
+      finished = runner.learn()
+    env.close()
+    if writes:
+      _export(folder)
+  if not quiet:
+    _say_next(folder, finished, runner)
+  return Trained(finished, {row.name: row.limit for row in env.constraint_manager.rows})
+
+
+def _checked_configs(
+  spec: RunSpec, device: str, backend: str, start: Path | None, resumes: bool
+) -> tuple[ConstrainedEnvCfg, AgentCfg]:
+  """Configs of a run, once all that can be wrong with it before the long work is not."""
+  checks.announce_imports(device, backend)
+  if start:
+    from decap.rl import checkpoint
+
+    # A damaged one is better told before the long work.
+    state = checkpoint.load(start)
+    if resumes:
+      checkpoint.require_continuable(state, start)
+  env_cfg, agent_cfg = build_configs(spec)
+  checks.check_torch_device(device)
+  checks.check_gpu_memory(env_cfg.scene.num_envs, device)
+  print(
+    f"Building {env_cfg.scene.num_envs} environments of {spec.task} on {device} …",
+    flush=True,
+  )
+  return env_cfg, agent_cfg
+
+
+def _probe(
+  spec: RunSpec, env_cfg: ConstrainedEnvCfg, device: str, backend: str
+) -> Callable[[], Probe]:
+  """Builds what looks at the policy now and then, when it is first needed."""
+  # Now: building the environment puts objects into its config.
+  cfg = copy.deepcopy(env_cfg)
+
+  def build() -> Probe:
+    from decap.evaluation.probe import make_probe
+
+    return make_probe(cfg, TASKS[spec.task].describe(), device, backend)
+
+  return build
+
+
+def _readable(folder: Path, path: Path) -> Path:
+  """The checkpoint to go on from: the one before where the last is damaged.
+
+  The damaged one keeps its contents under another name, so that it is not found again.
+  """
+  from decap.rl import checkpoint
+
+  older = [p for _, p in checkpoint_files.list_checkpoints(folder) if p != path]
+  try:
+    checkpoint.load(path)
+  except UserError as error:
+    if not older:
+      raise
+    path.rename(path.with_name(f"{path.name}.damaged"))
+    print(f"{str(error).removesuffix('.')}; going on from {older[-1].name}.")
+    return _readable(folder, older[-1])
+  return path
+
+
+def _export(folder: Path) -> None:
+  from decap.export import export_checkpoint
+
+  export_checkpoint(checkpoint_files.resolve(folder), folder / "policy")
+
+
+def _make_runner(
+  env: ConstrainedEnv,
+  agent_cfg: AgentCfg,
+  folder: Path | None,
+  spec: RunSpec,
+  **options: Any,
+) -> Runner:
+  """The runner of a method, with its config errors as sentences."""
+  from decap.export import describe
+  from decap.rl.runner import Runner
+
+  method = get_method(spec.method)
+  made_by = {"made_by": provenance.made_by()}
+  description = describe(env, spec, agent_cfg) | made_by
+  try:
+    return Runner(
+      env,
+      agent_cfg,
+      folder,
+      info={"run": spec.to_dict(), "policy": description},
+      costs=method.costs,
+      schedule=method.schedule(env) if method.schedule else None,
+      **options,
+    )
+  except ValueError as error:
+    raise UserError(f"The agent cannot be built: {error}") from error
+
+
+@contextlib.contextmanager
+def _no_empty_folder(folder: Path) -> Iterator[None]:
+  """A run that ends before its first checkpoint leaves nothing to go on with."""
+  try:
+    yield
+  except (KeyboardInterrupt, UserError):
+    if not checkpoint_files.list_checkpoints(folder):
+      shutil.rmtree(folder, ignore_errors=True)
+    raise
+
+
+def make_env(
+  env_cfg: ConstrainedEnvCfg,
+  device: str,
+  backend: str = "auto",
+  render_mode: str | None = None,
+) -> ConstrainedEnv:
+  """Build the environment, with its config errors as sentences."""
+  import torch
+  from mjlab.utils.torch import configure_torch_backends
+
+  from decap.envs.constrained_env import ConstrainedEnv
+
+  configure_torch_backends()
+  if device == "cpu":
+    # The engine has its own threads; torch's would only fight with them, and a fixed
+    # number keeps results independent of the machine.
+    torch.set_num_threads(1)
+  env_cfg.backend = backend  # ty: ignore[invalid-assignment]
+  try:
+    return ConstrainedEnv(env_cfg, device, render_mode)
+  except ValueError as error:
+    raise UserError(f"The environment cannot be built: {error}") from error
+
+
+def _say_next(folder: Path, finished: bool, runner: Runner) -> None:
+  print(f"Policy: {folder / 'policy'}")
+  best = runner.watcher
+  if best.best_score is not None:
+    print(
+      f"Best score {best.best_score:.3f} at iteration {best.best_iteration}: "
+      f"{checkpoint_files.best_path(folder)}"
+    )
+  if finished:
+    print(f"Done. Next: {hints.program()} play {shlex.quote(str(folder))}")
+  else:
+    again = f"{hints.program()} train --resume {shlex.quote(str(folder))}"
+    print(f"Stopped and saved. Continue with: {again}")

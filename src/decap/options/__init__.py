@@ -1,0 +1,1 @@
+"""Options of commands: declared once, read by tyro, checked in one place."""

@@ -1,0 +1,82 @@
+"""Whether this machine has what an option asks for; answered without torch."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+from pathlib import Path
+
+from decap.errors import UserError
+
+BYTES_PER_ENV = 130_000
+"""Memory that a G1 takes on the CPU engine, with its rollout; measured."""
+
+
+def check_num_envs(num_envs: int | None, device: str) -> None:
+  """At least one, and no more than fit into memory."""
+  if num_envs is None:
+    return
+  if num_envs < 1:
+    raise UserError(f"--num-envs must be at least 1, not {num_envs}.")
+  available = _available_memory() if device == "cpu" else None
+  if available and num_envs * BYTES_PER_ENV > available:
+    raise UserError(
+      f"{num_envs} environments need at least {num_envs * BYTES_PER_ENV / 1e9:.0f} GB "
+      f"of memory; this machine has {available / 1e9:.0f} GB free."
+    )
+
+
+def check_device(device: str) -> str:
+  """Resolve ``auto`` and make sure that a GPU that was asked for is there."""
+  gpus = _num_gpus()
+  if device == "auto":
+    return "cuda:0" if gpus else "cpu"
+  if device == "cpu":
+    return device
+  kind, _, index = device.partition(":")
+  if kind != "cuda" or (index and not index.isdigit()):
+    raise UserError(f"Unknown device '{device}' (there are auto, cpu, cuda, cuda:N).")
+  if gpus == 0:
+    raise UserError(
+      f"There is no NVIDIA GPU here for --device {device}; use --device cpu."
+    )
+  if int(index or 0) >= gpus:
+    raise UserError(f"There is no GPU {index}; this machine has {gpus}.")
+  return f"cuda:{index or 0}"
+
+
+def check_backend(backend: str, device: str) -> None:
+  """C MuJoCo runs on the CPU only."""
+  if backend == "native" and device != "cpu":
+    raise UserError(f"The native backend needs --device cpu, not {device}.")
+
+
+def check_installed(package: str, option: str) -> None:
+  """An optional package that an option needs."""
+  if importlib.util.find_spec(package) is None:
+    raise UserError(f"{option} needs the package '{package}': pip install {package}.")
+
+
+def _num_gpus() -> int:
+  """Number of NVIDIA GPUs by the driver itself; importing torch would take seconds."""
+  for name in ("libcuda.so.1", "nvcuda.dll"):
+    try:
+      driver = ctypes.CDLL(name)
+    except OSError:
+      continue
+    count = ctypes.c_int(0)
+    if driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count)):
+      return 0
+    return count.value
+  return 0
+
+
+def _available_memory() -> int | None:
+  """Bytes of memory that programs can still have, where the system tells."""
+  try:
+    for line in Path("/proc/meminfo").read_text().splitlines():
+      if line.startswith("MemAvailable:"):
+        return int(line.split()[1]) * 1024
+  except OSError:
+    pass
+  return None

@@ -1,0 +1,170 @@
+"""From a command line to a command: tyro fills its dataclass, one sentence if it cannot.
+
+tyro answers in boxes of many lines; here they become what a user needs of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import io
+import re
+from collections.abc import Sequence
+from types import NoneType
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
+
+from decap.errors import UserError, box_sentence, closest, suggest
+from decap.options.args import Args, fields_of, metadata
+
+C = TypeVar("C", bound=Args)
+
+KINDS = {int: ("a whole number", "whole numbers"), float: ("a number", "numbers")}
+
+
+def read(cls: type[C], argv: Sequence[str], name: str = "", description: str = "") -> C:
+  """A command from its arguments; `validate` checks what they say.
+
+  Args:
+    argv: What comes after the command's name.
+    name: The command's name, for help and errors.
+  """
+  plain, overrides = split_overrides(argv)
+  if overrides and not any(f.name == "overrides" for f in dataclasses.fields(cls)):
+    raise UserError(f"'decap {name}' takes no '{overrides[0]}'.")
+  options = _parse(cls, plain, name, description)
+  if overrides:
+    setattr(options, "overrides", tuple(overrides))  # noqa: B010
+  options.argv = (name, *argv)
+  return options
+
+
+def split_overrides(argv: Sequence[str]) -> tuple[list[str], list[str]]:
+  """Separate ``--env.… VALUE`` and ``--agent.… VALUE`` from the other options."""
+  plain, overrides = [], []
+  current = plain
+  for token in argv:
+    if token.startswith(("--env.", "--agent.")):
+      current = overrides
+    elif token.startswith("--"):
+      current = plain
+    current.append(token)
+  return plain, overrides
+
+
+def _parse(cls: type[C], argv: list[str], name: str, description: str) -> C:
+  if not argv and all(_has_default(field) for field in dataclasses.fields(cls)):
+    return cls()
+  import tyro
+
+  types = option_types(cls)
+  for token in argv:
+    option = token.split("=")[0].replace("_", "-")
+    if token.startswith("--") and option not in types and option != "--help":
+      raise UserError(
+        f"Unknown option '{token}' of 'decap {name}'{suggest(option, types)}."
+      )
+  errors = io.StringIO()
+  try:
+    with contextlib.redirect_stderr(errors):
+      return tyro.cli(
+        cls,
+        args=argv,
+        prog=f"decap {name}",
+        description=f"{description[:1].upper()}{description[1:]}. {_about(cls)}",
+        config=(tyro.conf.FlagCreatePairsOff,),
+      )
+  except SystemExit as error:
+    if not error.code:  # --help
+      raise
+    raise UserError(_sentence(errors.getvalue(), argv, types, name)) from None
+
+
+def option_types(cls: type) -> dict[str, Any]:
+  """Option, as it is written, → its type."""
+  from tyro.conf import Positional
+
+  positional = metadata(Positional[str])[0]
+  types = {}
+  for owner, name, hint in fields_of(cls):
+    if positional in metadata(hint):
+      continue
+    given = [m.name for m in metadata(hint) if getattr(m, "name", None)]
+    option = given[0] if given else name.replace("_", "-")
+    negated = getattr(owner, name, None) is True
+    types[f"--no-{option}" if negated else f"--{option}"] = hint
+  return types
+
+
+def _about(cls: type) -> str:
+  return " ".join((cls.__doc__ or "").split())
+
+
+def _has_default(field: dataclasses.Field) -> bool:
+  missing = dataclasses.MISSING
+  return field.default is not missing or field.default_factory is not missing
+
+
+def _sentence(text: str, argv: list[str], types: dict[str, Any], name: str) -> str:
+  """What is wrong with the argument that tyro names."""
+  text = box_sentence(text)
+  see = f"(see 'decap {name} --help')"
+  if found := re.search(r"Unrecognized options: ([^\s,]+)", text):
+    return f"Unknown argument '{found[1].strip('.')}' of 'decap {name}' {see}."
+  if found := re.search(r"Missing from [^:]*: (\S+)", text):
+    return f"The argument {found[1]} is missing {see}."
+  if found := re.search(r"choice '(.*)' for argument '(.*)'\..*\((.*)\)", text):
+    given, option, known = found.groups()
+    choices = _choices(types[option]) if option in types else known.split(",")
+    choices = [choice.strip(" '") for choice in choices if choice]
+    what = option if option in types else "What comes first"
+    hint = closest(given, choices)
+    return f"{what} must be one of {', '.join(choices)}, not '{given}'{hint}."
+  found = re.search(r"(?:parsing|argument) '?(--[\w-]+)", text)
+  option = found[1] if found else ""
+  if option not in types:
+    return f"{text.rstrip('.')} {see}."
+  given, kind = " ".join(_values(argv, option)), _kind(types[option])
+  return (
+    f"{option} must be {kind}, not '{given}'." if given else f"{option} needs {kind}."
+  )
+
+
+def _values(argv: list[str], option: str) -> list[str]:
+  """What stands after an option, the last time that it is given."""
+  by_option: dict[str, list[str]] = {}
+  current = ""
+  for token in argv:
+    if token.startswith("--"):
+      head, equals, tail = token.partition("=")
+      current = head.replace("_", "-")
+      by_option[current] = [tail] if equals else []
+    else:
+      by_option.setdefault(current, []).append(token)
+  return by_option.get(option, [])
+
+
+def _kind(hint: Any) -> str:
+  """In words what an option takes."""
+  hint = _bare(hint)
+  args = get_args(hint)
+  if choices := _choices(hint):
+    return f"one of {', '.join(choices)}"
+  if get_origin(hint) is tuple:
+    count = "" if Ellipsis in args else f"{len(args)} "
+    return count + KINDS.get(args[0], ("", "words"))[1]
+  return KINDS.get(hint, ("a word", ""))[0]
+
+
+def _choices(hint: Any) -> list[str]:
+  """What an option, or each of its values, can be; empty if all is possible."""
+  hint = _bare(hint)
+  if get_origin(hint) is tuple:
+    hint = get_args(hint)[0]
+  return [str(a) for a in get_args(hint)] if get_origin(hint) is Literal else []
+
+
+def _bare(hint: Any) -> Any:
+  """A type without what stands beside it, and without None."""
+  while get_origin(hint) is Annotated or NoneType in get_args(hint):
+    hint = next(a for a in get_args(hint) if a is not NoneType)
+  return hint

@@ -1,0 +1,101 @@
+"""Types of options that several commands share: their place-holders and their checks.
+
+Nothing here is imported by ``decap --help`` and ``decap list``, which answer without
+tyro.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from tyro.conf import Positional, arg
+
+from decap.options import machine
+from decap.options.args import (
+  FINITE,
+  OUTPUT_FILE,
+  OUTPUT_FOLDER,
+  SEED,
+  VIDEO,
+  Args,
+  Check,
+  above,
+  at_least,
+  between,
+  one_of,
+)
+
+
+def shown(metavar: str) -> Any:
+  """What stands for the value in the help, which says itself what the default is."""
+  return arg(metavar=metavar, help_behavior_hint="")
+
+
+def _tasks() -> tuple[str, ...]:
+  from decap.tasks import TASKS
+
+  return tuple(TASKS)
+
+
+def _methods() -> tuple[str, ...]:
+  from decap.methods import METHODS
+
+  return tuple(METHODS)
+
+
+Flag = Annotated[bool, arg(help_behavior_hint="")]
+Count = Annotated[int | None, shown("N"), at_least(1)]
+"""A number of things; None where another default holds."""
+Counts = Annotated[tuple[int, ...] | None, shown("N [N ...]"), at_least(1)]
+Number = Annotated[float, FINITE]
+Positive = Annotated[float, FINITE, above(0)]
+Share = Annotated[float, FINITE, at_least(0)]
+Seed = Annotated[int, SEED]
+MaybeSeed = Annotated[int | None, shown("N"), SEED]
+TaskName = Annotated[str | None, shown("NAME"), one_of("task", _tasks)]
+MethodName = Annotated[str | None, shown("NAME"), one_of("method", _methods)]
+InputFile = Annotated[str | None, shown("FILE")]
+"""A file to read."""
+OutputFile = Annotated[str | None, shown("FILE"), OUTPUT_FILE]
+OutputFolder = Annotated[str | None, shown("DIR"), OUTPUT_FOLDER]
+VideoFile = Annotated[str | None, shown("FILE"), VIDEO]
+Velocity = Annotated[tuple[float, float, float] | None, shown("VX VY YAW"), FINITE]
+"""What a robot is told: forward and left in m/s, turn in rad/s."""
+Domain = Annotated[int, between(0, 232)]
+"""Networks of DDS."""
+Port = Annotated[int, between(1, 65535)]
+Policy = Positional[Annotated[str, shown("POLICY")]]
+Policies = Positional[Annotated[tuple[str, ...], shown("POLICY [POLICY ...]")]]
+Device = Annotated[
+  str, arg(metavar="NAME"), Check(lambda _, value: machine.check_device(value))
+]
+Backend = Literal["auto", "warp", "native"]
+
+
+@dataclass(kw_only=True)
+class Computing(Args):
+  """A command that computes on a device."""
+
+  device: Device = "auto"
+  """auto, cpu, cuda or cuda:N."""
+
+
+@dataclass(kw_only=True)
+class Simulating(Computing):
+  """A command that simulates robots, and says by which engine."""
+
+  backend: Backend = "auto"
+  """Physics: MuJoCo Warp, or C MuJoCo, which auto takes on the CPU."""
+
+  def check(self) -> None:
+    machine.check_backend(self.backend, self.device)
+
+
+def split_label(source: str) -> tuple[str | None, str]:
+  """`LABEL=PATH` as its parts; a path may itself hold an equals sign."""
+  label, equals, path = source.partition("=")
+  if not equals or Path(source).exists():
+    return None, source
+  return label, path

@@ -1,0 +1,189 @@
+"""The commands as a user calls them: evaluate, compare, profile, and training after."""
+
+import json
+
+import pytest
+import torch
+
+from decap.cli import main
+from decap.cli.evaluate import EvaluateArgs
+from decap.cli.profile import _check_worth, _warn
+from decap.deploy.bundle import write_bundle
+from decap.errors import UserError
+from decap.evaluation.environment import evaluation_cfg, make_env
+from decap.evaluation.protocol import Protocol
+from decap.evaluation.rollout import describe_env
+from decap.evaluation.trajectory import load_trajectory
+from decap.export import actor_to_onnx
+from decap.runs import RunSpec, build_configs, read_limits
+
+TINY = ["--rollouts", "2", "--envs", "2", "--steps", "60", "--device", "cpu"]
+TINY += ["--per-command", "1"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+  """A folder with a bundle of a random network, evaluated, and `stand` beside it."""
+  folder = tmp_path_factory.mktemp("evaluation")
+  env = make_env(evaluation_cfg(Protocol(rollouts=1, envs=1, per_command=0)), "cpu")
+  description = describe_env(env, "g1-flat")
+  env.close()
+  torch.manual_seed(0)
+  size = sum(term["dim"] for term in description["observations"])
+  weights = {
+    "mlp.0.weight": 0.1 * torch.randn(16, size),
+    "mlp.0.bias": torch.zeros(16),
+    "mlp.2.weight": 0.1 * torch.randn(29, 16),
+    "mlp.2.bias": torch.zeros(29),
+  }
+  write_bundle(folder / "bundle", actor_to_onnx(weights, "elu", 1e-2), description)
+  for name, source in (
+    ("bundle", [str(folder / "bundle")]),
+    ("stand", ["stand", "--task", "g1-flat"]),
+  ):
+    out = ["--output", str(folder / f"{name}-out")]
+    assert main(["evaluate", *source, *TINY, *out]) == 0
+  return folder
+
+
+def test_evaluate_writes_metrics_and_a_trajectory(folder):
+  data = json.loads((folder / "bundle-out" / "metrics.json").read_text())
+  assert data["policy"]["method"] == "decap" and data["engine"]["backend"] == "native"
+  assert data["protocol"]["steps"] == 60
+  trajectory = load_trajectory(folder / "bundle-out" / "trajectory.npz")
+  assert trajectory.num_steps == 60 and trajectory.num_envs == 2  # One per rollout.
+
+
+def test_a_smaller_evaluation_of_the_same_policy_replaces_no_larger_one(folder, capsys):
+  before = (folder / "bundle-out" / "metrics.json").read_bytes()
+  less = [*TINY, "--steps", "55"]
+  where = ["--output", str(folder / "bundle-out")]
+  assert main(["evaluate", str(folder / "bundle"), *less, *where]) == 2
+  assert "holds a larger evaluation" in capsys.readouterr().err
+  assert (folder / "bundle-out" / "metrics.json").read_bytes() == before
+
+
+def test_compare_prints_tables_and_writes_a_report(folder, capsys):
+  sources = [str(folder / "bundle-out"), str(folder / "stand-out")]
+  out = folder / "report.html"
+  options = ["--format", "markdown", "--html", str(out), "--plot", "traces"]
+  where = ["--plot-folder", str(folder / "plots"), "--plot-format", "svg"]
+  assert main(["compare", *sources, *options, *where]) == 0
+  text = capsys.readouterr().out
+  assert "| upper | DeCap" in text and "| Standing still |" in text
+  assert out.read_text().count("<canvas") == 2
+  assert (folder / "plots" / "traces.svg").stat().st_size > 1000
+
+
+def test_compare_takes_labels_and_files(folder, capsys):
+  file = folder / "bundle-out" / "metrics.json"
+  csv = folder / "out.csv"
+  assert main(["compare", f"mine={file}", "--format", "csv", "--output", str(csv)]) == 0
+  assert ",mine," in csv.read_text()
+
+
+def test_compare_leaves_out_runs_that_wait_for_their_evaluation(folder, capsys):
+  sources = [str(folder / name) for name in ("new-run", "bundle-out")]
+  params = folder / "new-run" / "params"
+  params.mkdir(parents=True)
+  # A folder that is no run is a mistake.
+  assert main(["compare", *sources]) == 2
+  (params / "run.json").write_text("{}")
+  capsys.readouterr()
+  assert main(["compare", *sources, "--format", "markdown"]) == 0
+  shown = capsys.readouterr()
+  assert "| upper | DeCap" in shown.out
+  assert f"Left out, not evaluated yet: {sources[0]} (see" in shown.err
+
+
+@pytest.mark.parametrize(
+  ("argv", "message"),
+  [
+    (["compare", "{f}/bundle"], "has no metrics.json"),
+    (["compare", "{f}/bundle-out", "--label", "disturbed"], "has no metrics-disturbed"),
+    (["compare", "{f}/bundle-out", "--output", "x"], "need --format markdown"),
+    (["compare", "{f}/bundle-out", "--baseline", "lcp"], "no baseline 'lcp'"),
+    (
+      ["compare", "{f}/bundle-out", "--plot", "training"],
+      "needs run folders with event",
+    ),
+    (
+      ["compare", "{f}/bundle-out", "--plot", "joints", "--quantity", "speed"],
+      "Unknown quantity 'speed' (there are action_rate,",
+    ),
+    (["evaluate", "{f}"], "has no policy"),
+    (["evaluate", "stand", "--steps", "0"], "steps must be at least 1"),
+    (["evaluate", "stand", "--envs", "100000000", "--device", "cpu"], "need at least"),
+    (["profile", "stand", "--envs", "100000000", "--device", "cpu"], "need at least"),
+    (
+      ["evaluate", "stand", "--command", "nan", "0", "0"],
+      "--command must be a finite number, not nan",
+    ),
+    (["evaluate", "stand", "--limits", "{f}/none.yaml"], "Cannot read the limits file"),
+    (["evaluate", "{f}/bundle", "--task", "g1-23dof-flat", *TINY], "joints, not 23"),
+    (["profile", "{f}/bundle", "--quantile", "lower"], "must be GROUP=Q"),
+    (["profile", "{f}/bundle", "--quantile", "lower=2"], "must be in (0, 1), not 2"),
+  ],
+)
+def test_bad_input_is_one_sentence(folder, capsys, argv, message):
+  assert main([text.format(f=folder) for text in argv]) == 2
+  error = capsys.readouterr().err
+  assert message in error and "Traceback" not in error
+
+
+def test_profiled_limits_go_into_training(folder, capsys):
+  out = folder / "limits.yaml"
+  options = ["--envs", "4", "--steps", "60", "--device", "cpu", "--output", str(out)]
+  assert main(["profile", str(folder / "bundle"), *options]) == 2
+  error = capsys.readouterr().err
+  assert "its limits would not be those of walking (--force" in error
+  assert not out.exists()
+  assert main(["profile", str(folder / "bundle"), *options, "--force"]) == 0
+  shown = capsys.readouterr()
+  assert "Proposed limits" in shown.out and "Warning: bundle carries out" in shown.err
+  limits = read_limits(out)
+  env, _ = build_configs(RunSpec(task="g1-flat", method="decap", limits=limits))
+  for name, term in env.constraints.items():
+    assert term.limits == limits[name]
+
+
+@pytest.mark.parametrize(
+  ("followed", "falls", "says"),
+  [
+    (0.49, 0.0, "carries out 49 % of the velocity that it is told: "),
+    (0.9, 1.5, "falls 1.5 times per minute: "),
+    (None, 1.5, "carries out 0 % of the velocity that it is told and falls 1.5"),
+  ],
+)
+def test_a_profile_of_standing_or_falling_is_refused(capsys, followed, falls, says):
+  metrics = {
+    "tracking": {"followed": {"mean": followed}},
+    "falls_per_minute": {"mean": falls},
+  }
+  with pytest.raises(UserError, match=says):
+    _check_worth(metrics, "a", force=False)
+  _check_worth(metrics, "a", force=True)
+  assert "not limits of walking" in capsys.readouterr().err
+
+
+def test_a_profile_warns_of_limits_that_the_policy_itself_exceeds(capsys):
+  _warn({"joint_vel/upper": 0.5, "joint_vel/lower": 0.05}, 0.05)
+  error = capsys.readouterr().err
+  assert "in more than 5% of its steps: joint_vel/upper 50%. " in error
+  _warn({"joint_vel/lower": 0.05}, 0.05)
+  assert capsys.readouterr().err == ""
+
+
+def test_a_profile_of_walking_is_not(capsys):
+  good = {"tracking": {"followed": {"mean": 0.6}}, "falls_per_minute": {"mean": 0.5}}
+  _check_worth(good, "a", force=False)
+  assert capsys.readouterr().err == ""
+
+
+def test_quick_is_a_default_that_explicit_sizes_override():
+  quick = EvaluateArgs(policy="stand", quick=True).protocol("g1-flat")
+  assert (quick.rollouts, quick.envs, quick.steps, quick.warmup) == (4, 16, 300, 50)
+  short = EvaluateArgs(policy="stand", quick=True, steps=30).protocol("g1-flat")
+  assert (short.envs, short.steps, short.warmup) == (16, 30, 29)
+  full = EvaluateArgs(policy="stand").protocol("g1-flat")
+  assert (full.num_envs, full.steps) == (1280 + 13 * 32, 1000)

@@ -1,0 +1,111 @@
+"""What `decap play` tells the robot, and how it shows it."""
+
+import numpy as np
+import pytest
+import torch
+
+from decap.cli import film, play
+from decap.deploy import video
+from decap.deploy.sim2sim import Walk
+from decap.errors import UserError
+from decap.evaluation.environment import command_term, make_env
+from decap.tasks import env_cfg
+
+
+def _commands(command=None, schedule=None):
+  return play.read_commands(command, schedule)
+
+
+def test_commands_come_from_an_option_or_a_schedule():
+  assert _commands() == ((0.0, 0.5, 0.0, 0.0),)
+  assert _commands(command=[0.2, 0, -1]) == ((0.0, 0.2, 0, -1),)
+  script = Walk(_commands(schedule="0:0.5,0,0 3:0,0,0.3"), 6.0)
+  assert script.at(2.9).tolist() == [0.5, 0, 0] and script.at(3.0)[2] == 0.3
+  assert film.captions(script, 0.5) == ["forward 0.5 m/s"] * 2 + ["turn left 0.3 rad/s"]
+  assert film.spell((-0.3, 0.1, 0)) == "backward 0.3 m/s, left 0.1 m/s"
+  assert film.spell((0, 0, 0)) == "stand"
+
+
+@pytest.mark.parametrize(
+  "schedule", ["3", "0:1,2", "0:a,0,0", "-1:0,0,0", "3:0,0,0 1:0,0,0", "0:nan,0,0", " "]
+)
+def test_odd_schedules_are_refused(schedule):
+  with pytest.raises(UserError):
+    _commands(schedule=schedule)
+
+
+def test_commands_that_training_never_gave_are_named():
+  cfg = env_cfg("g1-flat").commands["twist"]  # Forward: -0.5 to 1 m/s.
+  assert film.out_of_range([(1.0, -0.3, 0.5)], cfg) == []
+  (sentence,) = film.out_of_range([(3.0, 0, 0), (0.5, 0, 0)], cfg)
+  assert "forward 3 m/s lies outside of -0.5 to 1" in sentence
+
+
+class Handle:
+  """A slider or button as viser has it: setting its value calls back."""
+
+  def __init__(self, low=0.0, high=0.0, initial=0.0):
+    self.min, self.max, self._value, self._calls = low, high, initial, []
+
+  @property
+  def value(self):
+    return self._value
+
+  @value.setter
+  def value(self, value):
+    assert self.min <= value <= self.max
+    self._value = value
+    for call in self._calls:
+      call(None)
+
+  def on_update(self, call):
+    self._calls.append(call)
+
+  on_click = on_update
+
+
+class Server:
+  def __init__(self):
+    self.gui, self.sliders, self.button = self, [], Handle()
+
+  def add_slider(self, label, low, high, step, initial):
+    del label, step
+    self.sliders.append(Handle(low, high, initial))
+    return self.sliders[-1]
+
+  def add_button(self, label):
+    del label
+    return self.button
+
+
+def test_sliders_tell_the_robots_and_show_what_they_are_told():
+  cfg = env_cfg("g1-flat", play=True)
+  cfg.scene.num_envs = 2
+  env, server = make_env(cfg, "cpu"), Server()
+  term = command_term(env)
+  term.tell((0.5, 0.0, 0.0))
+  term.create_gui("twist", server, lambda: 0)
+  assert [s.value for s in server.sliders] == [0.5, 0.0, 0.0]
+  server.sliders[1].value = 0.25
+  still = torch.zeros(2, env.action_manager.total_action_dim)
+  env.reset()
+  assert term.command.tolist() == [[0.5, 0.25, 0.0]] * 2
+  term.tell((2.0, 0.0, 0.3))  # A schedule, beyond what training gave.
+  env.step(still)
+  np.testing.assert_allclose(term.command[1], [2.0, 0.0, 0.3])
+  assert [s.value for s in server.sliders] == [2.0, 0.0, 0.3]
+  server.button._calls[0](None)
+  env.step(still)
+  assert not term.command.any()
+  env.close()
+
+
+def test_a_gif_has_its_frames_and_captions(tmp_path):
+  from PIL import Image
+
+  grey = np.full((40, 80, 3), 90, np.uint8)
+  frames = video.caption([grey, grey + 40, grey + 80], ["a", "b", "c"])
+  assert frames[0][-3, 2].tolist() == [255] * 3 and frames[0][2, 2].tolist() == [90] * 3
+  video.write(tmp_path / "x.gif", frames, 12.5)
+  with Image.open(tmp_path / "x.gif") as image:
+    assert (image.n_frames, image.size, image.info["duration"]) == (3, (80, 40), 80)

@@ -1,0 +1,142 @@
+import json
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from decap.cli import checks, main
+from decap.cli.sim2sim import terrain_list
+from decap.deploy import looks
+from decap.errors import UserError
+from decap.evaluation import robot_walks
+from tests.deploy.robots import POLICY
+
+
+def fails(capsys, *words: str) -> str:
+  assert main(["sim2sim", *words]) == 2
+  error = capsys.readouterr().err
+  assert error.startswith("decap: ") and error.count("\n") == 1
+  return error
+
+
+def test_one_walk_is_reported(capsys, tmp_path):
+  trace = tmp_path / "walk.npz"
+  words = ["sim2sim", str(POLICY), "--seconds", "0.5", "--trace", str(trace)]
+  assert main(words) == 0
+  out = capsys.readouterr().out
+  assert f"{POLICY.name} on flat: walked to the end after 0.5 s" in out
+  assert "head" in out and "× real time" in out
+  assert trace.stat().st_size > 10_000
+
+
+def test_a_walk_loads_nothing_that_deployment_does_not_have():
+  code = (
+    "import sys; from decap.cli import main; "
+    f"assert main(['sim2sim', {str(POLICY)!r}, '--seconds', '0.1']) == 0; "
+    "heavy = ('torch', 'mjlab', 'onnx', 'matplotlib', 'mediapy', 'viser'); "
+    "print([name for name in heavy if name in sys.modules])"
+  )
+  done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+  assert done.stdout.splitlines()[-1] == "[]", done.stdout + done.stderr
+
+
+def test_two_policies_are_filmed_through_their_heads(capsys, tmp_path, monkeypatch):
+  pytest.importorskip("mediapy")
+  image = pytest.importorskip("PIL.Image")
+  try:
+    checks.check_renderer(draws=True)
+  except UserError as error:
+    pytest.skip(str(error))
+  monkeypatch.setattr(looks, "_mesh_file", lambda: None)  # Meshes are slow to draw.
+  file = tmp_path / "ego.gif"
+  other = POLICY.with_name("g1-flat-smoothness-rewards")
+  words = ["sim2sim", str(POLICY), str(other), "--seconds", "0.4", "--ego"]
+  assert main([*words, "--terrain", "slope", "--video", str(file)]) == 0
+  assert capsys.readouterr().out.count(" on slope: walked to the end") == 2
+  with image.open(file) as film:
+    assert film.size == (800, 300) and film.n_frames == 5  # 0.4 s · 12.5.
+    film.seek(4)
+    last = np.asarray(film.convert("L"), int)
+  left, right = last[:, :400], last[:, 400:]
+  assert left[40:260].std() > 5 and right[40:260].std() > 5  # Not one colour.
+  assert np.abs(left - right)[40:260].mean() > 2  # Each its own view.
+  assert (left[-8:, :20] > 250).any()  # The caption.
+
+
+def test_terrains_are_checked_before_mujoco_is_loaded():
+  """It takes its renderer from the environment once, when it is loaded."""
+  code = (
+    "import sys; from decap.cli import main; "
+    f"assert main(['sim2sim', {str(POLICY)!r}, '--terrain', 'lava']) == 2; "
+    "print('mujoco' in sys.modules)"
+  )
+  done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+  assert done.stdout == "False\n", done.stderr
+
+
+@pytest.mark.parametrize(
+  ("words", "part"),
+  [
+    (["nowhere"], "nowhere is not a policy bundle"),
+    (["table"], "needs at least one bundle"),
+    ([str(POLICY), "--terrain", "lava"], "Unknown terrain 'lava'"),
+    ([str(POLICY), "--delay-ms", "30"], "--delay-ms must be between 0 and 20, not 30"),
+    ([str(POLICY), "--seconds", "0"], "--seconds"),
+    ([str(POLICY), "--video", "walk.avi"], "must end in .mp4 or .gif"),
+    ([str(POLICY), str(POLICY)], "side by side"),
+    (["table", str(POLICY), "--repeats", "0"], "--repeats"),
+  ],
+)
+def test_bad_input_is_one_sentence(capsys, words, part):
+  assert part in fails(capsys, *words)
+
+
+def test_a_bundle_with_a_renamed_joint_is_refused(capsys, tmp_path):
+  folder = tmp_path / "renamed"
+  shutil.copytree(POLICY, folder)
+  info = json.loads((folder / "policy.json").read_text())
+  info["joint_names"][3] = "left_tail_joint"
+  (folder / "policy.json").write_text(json.dumps(info))
+  assert "joint_names is not what policy.onnx says" in fails(capsys, str(folder))
+
+
+def test_table_writes_results_tables_and_figures(capsys, tmp_path, monkeypatch):
+  few = robot_walks.cases()[:2]  # The identical walk, and flat ground.
+  monkeypatch.setattr(robot_walks, "cases", lambda: few)
+  short = robot_walks.straight(0.5, 0.4)
+  monkeypatch.setattr(robot_walks, "IDENTICAL_WALK", short)
+  monkeypatch.setattr(robot_walks, "TERRAIN_WALK", short)
+  words = [
+    "sim2sim",
+    "table",
+    str(POLICY),
+    "--repeats",
+    "1",
+    "--out",
+    str(tmp_path),
+    "--jobs",
+    "2",
+  ]
+  assert main(words) == 0
+  results = robot_walks.load(tmp_path / f"{POLICY.name}.json")
+  assert [walk["table"] for walk in results["walks"]] == ["identical", "terrain"]
+  assert f"| {POLICY.name} | upper |" in (tmp_path / "tables.md").read_text()
+  assert (tmp_path / "torso.svg").is_file()
+  before = (tmp_path / f"{POLICY.name}.json").stat().st_mtime_ns
+  capsys.readouterr()
+  sweep = {
+    "policy": results["policy"],
+    "axes": {"noise": []},
+    "margins": {"noise": None},
+  }
+  (tmp_path / f"{POLICY.name}-sweep.json").write_text(json.dumps(sweep))
+  assert main([*words, "--reuse"]) == 0
+  assert f"| {POLICY.name} | none |" in (tmp_path / "tables.md").read_text()
+  assert (tmp_path / f"{POLICY.name}.json").stat().st_mtime_ns == before
+
+
+def test_every_terrain_and_ground_is_listed_with_its_parameters():
+  text = terrain_list()
+  assert "inverse-slope" in text and "solref 0.1 1" in text and "stones 2 cm" in text
