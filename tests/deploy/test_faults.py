@@ -6,7 +6,7 @@ import os
 import pytest
 
 from decap.cli import main
-from decap.deploy import campaign, faults
+from decap.deploy import campaign, faults, grounds
 from decap.deploy.faults import KINDS, STOPPED, TOLERATED, Outcome, make_plan, play
 from decap.deploy.kill import play_kill
 
@@ -99,3 +99,11 @@ def test_unknown_classes_are_refused(capsys):
   assert main(["faults", str(POLICY), "--kind", "rain"]) == 2
   assert "Unknown class 'rain' (there are dropped state" in capsys.readouterr().err
   assert main(["faults", str(POLICY), "--seeds", "-1"]) == 2
+
+
+def test_a_walk_of_the_soak_ends_before_its_course_does(monkeypatch):
+  """Behind the edge a robot falls, and its ankles spin: no stop would be false."""
+  short = grounds.Course((("flat", grounds.PAD_M), ("flat", 0.2)), "a metre and a bit")
+  monkeypatch.setitem(grounds.TERRAINS, "short", short)
+  leg = campaign.walk_leg(released(), "short", seed=0)
+  assert leg.end == "walked" and 1.0 < leg.seconds < 15.0

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from decap.deploy import sim2sim
+from decap.deploy import grounds
 from decap.deploy.bundle import Bundle, load_bundle
 from decap.deploy.measure import measure
 from decap.deploy.sim2sim import Trace, Walk, straight, walk
@@ -113,7 +113,7 @@ def test_trace_is_written_with_all_that_it_holds(trace, tmp_path):
 
 
 def test_leaving_the_course_is_an_intervention(bundle, monkeypatch):
-  monkeypatch.setattr(sim2sim, "WIDTH_M", 0.0)
+  monkeypatch.setattr(grounds, "WIDTH_M", 0.0)
   trace = walk(bundle, replace(CFG, terrain="slope"), straight(0.5, 1.0))
   assert trace.intervened and trace.stop_reason == "left the course"
   endless = walk(bundle, replace(CFG, terrain="carpet"), straight(0.5, 0.1))

@@ -65,3 +65,15 @@ def test_friction_can_be_replaced():
 def test_unknown_terrain_is_refused_with_the_known_ones():
   with pytest.raises(UserError, match="lava.*carpet.*transitions"):
     compiled("lava")
+
+
+def test_courses_end_where_their_ground_does():
+  assert TERRAINS["flat"].holds(1e3, 1e3)
+  course = TERRAINS["gravel"]  # From the pad's end at 1 m on, 20 m of it.
+  assert course.holds(20.9, 3.9) and course.holds(20.4, 3.4, margin_m=0.5)
+  assert not course.holds(21.1, 0.0) and not course.holds(0.0, -4.1)
+  assert not course.holds(20.6, 0.0, margin_m=0.5)
+  model, data = compiled("gravel")
+  for x, ground in ((20.9, True), (21.1, False)):
+    height = ground_height(model, data, np.array([x, 0.0, 1.0]))
+    assert (height > -0.1) == ground

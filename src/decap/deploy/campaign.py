@@ -20,7 +20,9 @@ from decap.deploy.states import Mode
 
 STAND_S, RELEASE_S, WALK_S = 0.4, 1.0, 1.5
 LEG_S = 30.0
-"""Length of one walk of the soak; a robot on a course would leave it later."""
+"""Length of one walk of the soak."""
+EDGE_M = 0.5
+"""A walk is over so far before a course ends: behind it a robot falls over the edge."""
 COMMAND_S = 4.0
 DOMAINS = 20
 """DDS domains that runs with processes take turns on."""
@@ -81,7 +83,9 @@ def walk_leg(bundle: Bundle, terrain: str, seed: int) -> Leg:
     stopped = controller.machine.mode is Mode.DAMPING
     if not stopped:
       tilt = sim.tilt()
-    return sim.now_s() >= end_s or stopped
+    x, y = sim.data.qpos[:2]
+    left = not TERRAINS[terrain].holds(x, y, EDGE_M)
+    return sim.now_s() >= end_s or stopped or left
 
   controller.run(over)
   walked_s = sim.now_s() - WALK_S

@@ -80,9 +80,17 @@ class Course:
     ground = GROUNDS[self.stretches[0][0]]
     return len(self.stretches) == 1 and not (ground.slope_deg or ground.stone_m)
 
+  def holds(self, x: float, y: float, margin_m: float = 0.0) -> bool:
+    """Whether a place lies on the course, and so far from where it ends."""
+    end = START_M + sum(length for _, length in self.stretches[1:])
+    inside = x < end - margin_m and abs(y) < 0.5 * WIDTH_M - margin_m
+    return self.is_plane or inside
+
 
 PAD_M = 2.0
-"""Length of the pad that a course starts on; the robot stands one metre before its end."""
+"""Length of the pad that a course starts on."""
+START_M = 1.0
+"""How far before the pad's end, along x, the robot stands."""
 
 TERRAINS: dict[str, Course] = {
   "flat": Course((("flat", math.inf),), "a plane"),

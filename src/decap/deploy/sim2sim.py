@@ -15,7 +15,7 @@ import numpy as np
 
 from decap.deploy.bundle import Bundle
 from decap.deploy.controller import Controller, Cycle
-from decap.deploy.grounds import TERRAINS, WIDTH_M
+from decap.deploy.grounds import TERRAINS
 from decap.deploy.operator import Input
 from decap.deploy.robot_io import RobotState
 from decap.deploy.sensors import GYROS
@@ -131,8 +131,7 @@ class _Recorder:
   def __init__(self, robot: SimulatedRobot, plan: Walk, joint_names: tuple[str, ...]):
     self._robot, self._plan = robot, plan
     self._order = [robot.joint_names.index(name) for name in joint_names]
-    endless = TERRAINS[robot.cfg.terrain].is_plane
-    self._half_width_m = math.inf if endless else 0.5 * WIDTH_M
+    self._course = TERRAINS[robot.cfg.terrain]
     self._policy_s = math.inf
     self._rows: dict[str, list] = {}
     self._policy_steps = 0
@@ -238,7 +237,7 @@ class _Recorder:
       self._rows.setdefault(name, []).append(np.array(value, np.float64))
     if robot.fallen():
       self._fell = self._done = True
-    elif abs(data.qpos[1]) > self._half_width_m:
+    elif not self._course.holds(*data.qpos[:2]):
       self._stop_reason, self._done = "left the course", True
 
   def _gyro(self, name: str) -> tuple[np.ndarray, np.ndarray]:

@@ -16,6 +16,7 @@ from decap.deploy.grounds import (
   DEPTH_M,
   GROUNDS,
   HARD,
+  START_M,
   TERRAINS,
   WIDTH_M,
   Ground,
@@ -40,7 +41,7 @@ def add_terrain(
     ground = GROUNDS[course.stretches[0][0]]
     _surface(spec.worldbody.add_geom(name="ground", size=(0, 0, 1)), ground, friction)
     return
-  x, z = 1.0 - course.stretches[0][1], 0.0
+  x, z = START_M - course.stretches[0][1], 0.0
   lowest = 0.0
   for index, (kind, length) in enumerate(course.stretches):
     ground = GROUNDS[kind]
