@@ -10,7 +10,7 @@ CPUs, run eagerly as everything does there.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 import torch
 from torch import Tensor
@@ -92,13 +92,19 @@ def share(tensors: Iterable[Tensor]) -> None:
       dist.broadcast(tensor.detach(), 0)
 
 
-def agree(value: object) -> bool:
-  """Whether every process holds the same plain value."""
+def differences(values: Mapping[str, object]) -> list[str]:
+  """Names of plain values that are not the same on every process."""
   if size() == 1:
-    return True
-  values: list[object] = [None] * size()
-  dist.all_gather_object(values, value)
-  return all(other == value for other in values)
+    return []
+  everywhere: list[Mapping[str, object]] = [{}] * size()
+  dist.all_gather_object(everywhere, dict(values))
+  names = dict.fromkeys(name for other in everywhere for name in other)
+  missing = object()
+  return [
+    name
+    for name in names
+    if any(o.get(name, missing) != everywhere[0].get(name, missing) for o in everywhere)
+  ]
 
 
 def _reduced(values: Tensor, operation: dist.ReduceOp.RedOpType) -> Tensor:

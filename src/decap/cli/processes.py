@@ -5,14 +5,24 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import io
+import logging
 import os
-import subprocess
-import sys
+import platform
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
-from decap import __version__
+from decap import provenance
 from decap.errors import UserError
 from decap.runs import RunSpec
+from decap.sweep.process import INTERRUPTED, end_with_parent
+
+SAVE_S = 120
+"""Time that processes have to save after Ctrl-C."""
+
+GO_ON = (
+  "`decap train --resume` goes on from the last checkpoint, with as many processes as "
+  "you like."
+)
 
 
 def count() -> int:
@@ -26,20 +36,50 @@ def is_first() -> bool:
 
 
 def launch(number: int, argv: Sequence[str]) -> int:
-  """Run the same command in so many processes, by torchrun; returns its exit code."""
+  """Run the same command in so many processes, by torchrun; returns its exit code.
+
+  torchrun passes Ctrl-C on to them, which are not of this terminal, and waits.
+  """
   if count() > 1:
     raise UserError("--gpus starts torchrun itself; leave it out under torchrun.")
   position = next(i for i, a in enumerate(argv) if a.split("=")[0] == "--gpus")
   rest = [*argv[:position], *argv[position + (1 if "=" in argv[position] else 2) :]]
-  torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node"]
-  command = [sys.executable, *torchrun, str(number), "-m", "decap", *rest]
-  # Ctrl-C reaches all of them; who asked waits for what they save.
-  child = subprocess.Popen(command)
-  while True:
-    try:
-      return child.wait()
-    except KeyboardInterrupt:
-      continue
+  from torch.distributed import run as torchrun
+  from torch.distributed.elastic.multiprocessing.api import SignalException
+  from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+
+  os.environ.setdefault("OMP_NUM_THREADS", "1")  # As torchrun does, with a warning.
+  options = ["--standalone", "--nproc-per-node", str(number), "-m", "decap", *rest]
+  arguments = torchrun.parse_args(options)
+  if hasattr(arguments, "shutdown_timeout"):  # Later releases of torch.
+    arguments.shutdown_timeout = SAVE_S
+  try:
+    with _quiet_torchrun():
+      torchrun.run(arguments)
+    return 0
+  except ChildFailedError as error:
+    rank, failure = error.get_first_failure()
+    if failure.exitcode >= 0:  # It has said why.
+      return failure.exitcode
+    raise UserError(
+      f"Process {rank} of {number} was killed by signal {-failure.exitcode}; {GO_ON}"
+    ) from None
+  except SignalException:
+    return INTERRUPTED
+
+
+@contextlib.contextmanager
+def _quiet_torchrun() -> Iterator[None]:
+  """Processes speak for themselves; what torchrun logs of their ends is long."""
+  loggers = [logging.getLogger(f"torch.distributed.{n}") for n in ("elastic", "run")]
+  levels = [logger.level for logger in loggers]
+  for logger in loggers:
+    logger.setLevel(logging.CRITICAL)
+  try:
+    yield
+  finally:
+    for logger, level in zip(loggers, levels, strict=True):
+      logger.setLevel(level)
 
 
 def check_devices(number: int, device: str) -> None:
@@ -52,6 +92,21 @@ def check_devices(number: int, device: str) -> None:
     have, what = torch.cuda.device_count(), "GPUs"
   if not 1 <= number <= have:
     raise UserError(f"--gpus must be between 1 and {have}, the {what} here.")
+
+
+def check_share(total: int | None, number: int) -> None:
+  """Every process has as many environments as the others."""
+  if total is not None and total % number:
+    raise UserError(f"{total} environments cannot be shared by {number} processes.")
+
+
+def check_seen(path: str) -> None:
+  """Every process reads the run that it goes on with, on whatever machine it is."""
+  if count() > 1 and not Path(path).exists():
+    raise UserError(
+      f"{path} is not there for process {os.environ['RANK']} on {platform.node()}: "
+      "machines that continue a run together need a disk that they share."
+    )
 
 
 def _silent() -> contextlib.redirect_stdout[io.StringIO]:
@@ -72,38 +127,39 @@ def joined(device: str, spec: RunSpec) -> Iterator[tuple[str, RunSpec, int]]:
   import torch
   from torch import distributed as dist
 
-  from decap import collective
   from decap.runs import build_configs
 
+  end_with_parent()
   local = int(os.environ["LOCAL_RANK"])
   if device != "cpu":
     device = f"cuda:{local}"
     torch.cuda.set_device(local)
   dist.init_process_group("gloo" if device == "cpu" else "nccl")
   try:
-    mine = {
-      "run": spec.to_dict(),
-      "decap": __version__,
-      "torch": torch.__version__,
-    }
-    if not collective.agree(mine):
-      raise UserError(
-        "The processes of this training differ in their options, or in the versions of "
-        "decap or torch."
-      )
+    _check_same(spec)
     total = spec.num_envs or build_configs(spec)[0].scene.num_envs
-    if total % number:
-      raise UserError(f"{total} environments cannot be shared by {number} processes.")
+    check_share(total, number)
     cores = len(os.sched_getaffinity(0)) // int(os.environ["LOCAL_WORLD_SIZE"])
     # One process speaks.
     with contextlib.nullcontext() if is_first() else _silent():
       yield device, dataclasses.replace(spec, num_envs=total // number), max(1, cores)
+    # The first still writes; torchrun takes an end after Ctrl-C for a failure of all.
+    dist.barrier()
   except RuntimeError as error:
     if "gloo" in str(error).lower() or isinstance(error, dist.DistError):
-      raise UserError(
-        "Another process of this training has ended; `decap train --resume` goes on "
-        "from the last checkpoint, with as many processes as you like."
-      ) from error
+      raise UserError(f"Another process of this training has ended; {GO_ON}") from error
     raise
   finally:
     dist.destroy_process_group()
+
+
+def _check_same(spec: RunSpec) -> None:
+  """Processes that differ would train different policies, and average them."""
+  from decap import collective
+
+  packages = {k: v for k, v in provenance.versions().items() if k != "python"}
+  mine = {"options": spec.to_dict(), "commit": provenance.commit(), **packages}
+  if found := collective.differences(mine):
+    raise UserError(
+      f"The processes of this training do not agree on: {', '.join(found)}."
+    )

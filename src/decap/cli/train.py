@@ -37,8 +37,6 @@ from decap.runs import (
 from decap.tasks import TASKS
 
 CPU_NUM_ENVS = 256
-INTERRUPTED = 130
-"""Exit code after Ctrl-C, as shells expect; the run has been saved."""
 
 
 @dataclass(kw_only=True)
@@ -101,7 +99,10 @@ class TrainArgs(Simulating):
     device = self.device
     if self.gpus is not None:
       processes.check_devices(self.gpus, device)
+      processes.check_share(self.num_envs, self.gpus)
       return processes.launch(self.gpus, self.argv)
+    if self.resume:
+      processes.check_seen(self.resume)
     spec, checkpoint = _continued(self) if self.resume else (new_spec(self), None)
     folder = run_folder(self.resume) if self.resume else None
     check_writable(folder or self.log_root)
@@ -122,7 +123,7 @@ class TrainArgs(Simulating):
         folder=folder,
         resume=checkpoint,
       )
-    return 0 if result.finished else INTERRUPTED
+    return 0 if result.finished else processes.INTERRUPTED
 
 
 def new_spec(args: TrainArgs) -> RunSpec:

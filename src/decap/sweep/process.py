@@ -106,5 +106,11 @@ def _tie() -> None:
   """
   for number in (signal.SIGUSR1, signal.SIGUSR2):
     signal.signal(number, signal.SIG_IGN)
+  end_with_parent()
+
+
+def end_with_parent() -> None:
+  """Let the system kill this process when the one that started it is gone; Linux only."""
   set_parent_death_signal = 1
-  ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGKILL)
+  with contextlib.suppress(OSError, AttributeError):
+    ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGKILL)

@@ -1,0 +1,110 @@
+"""Several processes that train together: what is refused, and how they end."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from decap.cli import main
+
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+TRAIN = ["train", "--task", "g1-flat", "--device", "cpu", "--iterations", "3"]
+
+
+def test_environments_that_do_not_divide_start_nothing(capsys, monkeypatch):
+  monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+  assert main([*TRAIN, "--num-envs", "5", "--gpus", "2"]) == 2
+  assert "5 environments cannot be shared by 2 processes" in capsys.readouterr().err
+
+
+def test_processes_that_differ_are_refused(tmp_path):
+  """Each has a seed of its own, as if somebody had typed the command twice."""
+  command = f"{sys.executable} -m decap {' '.join(TRAIN)} --num-envs 4 --seed $RANK"
+  done = subprocess.run(
+    [*TORCHRUN, "--nproc-per-node", "2", "--no-python", "sh", "-c", command],
+    cwd=tmp_path,
+    capture_output=True,
+    text=True,
+  )
+  assert done.returncode != 0
+  sentence = "decap: The processes of this training do not agree on: options."
+  assert sentence in done.stderr
+  assert not list(tmp_path.iterdir())
+
+
+def test_a_run_that_another_machine_does_not_see_is_named(monkeypatch, capsys):
+  monkeypatch.setenv("WORLD_SIZE", "2")
+  monkeypatch.setenv("RANK", "1")
+  assert main(["train", "--device", "cpu", "--resume", "runs/elsewhere"]) == 2
+  error = capsys.readouterr().err
+  assert "runs/elsewhere is not there for process 1 on" in error
+  assert "a disk that they share" in error
+
+
+@pytest.fixture
+def training(tmp_path):
+  """Two processes that are at work, started as a user does; and their screen."""
+  screen = tmp_path / "screen"
+  command = [sys.executable, "-m", "decap", "train", "--task", "g1-flat"]
+  command += ["--device", "cpu", "--num-envs", "4", "--gpus", "2"]
+  command += ["--iterations", "500", "--agent.save-interval", "2"]
+  with screen.open("w") as out:
+    process = subprocess.Popen(
+      command,
+      cwd=tmp_path,
+      env={**os.environ, "PWD": str(tmp_path)},
+      stdout=out,
+      stderr=out,
+    )
+  try:
+    while "3/500" not in screen.read_text():
+      assert process.poll() is None, screen.read_text()
+      time.sleep(0.2)
+    yield process, screen
+  finally:
+    process.kill()  # The others end with it.
+
+
+def _last(folder: Path) -> Path:
+  (run,) = (folder / "runs" / "g1-flat").iterdir()
+  return run
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
+def test_ctrl_c_saves_all_and_exits_like_one_process(training, tmp_path):
+  process, screen = training
+  process.send_signal(signal.SIGINT)
+  assert process.wait(120) == 130
+  text = screen.read_text()
+  assert "Stopped and saved. Continue with:" in text and "Traceback" not in text
+  assert (_last(tmp_path) / "policy" / "policy.onnx").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
+def test_a_killed_process_ends_all_and_one_process_goes_on(training, tmp_path):
+  process, screen = training
+  for path in Path("/proc").glob("[0-9]*"):
+    with contextlib.suppress(OSError):
+      variables = (path / "environ").read_bytes().split(b"\0")
+      if b"RANK=1" in variables and f"PWD={tmp_path}".encode() in variables:
+        os.kill(int(path.name), signal.SIGKILL)
+  assert process.wait(120) in (1, 2)
+  text = screen.read_text()
+  assert "goes on from the last checkpoint" in text and "Traceback" not in text
+  run = _last(tmp_path)
+  done = subprocess.run(
+    [sys.executable, "-m", "decap", "train", "--device", "cpu", "--resume", str(run)]
+    + ["--iterations", "6"],
+    cwd=tmp_path,
+    capture_output=True,
+    text=True,
+  )
+  assert done.returncode == 0, done.stderr
+  assert "6/6" in done.stdout
