@@ -23,12 +23,12 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from decap.commands.checks import check_device
 from rich.progress import Progress
 
 from decap.bench.report import write_report
 from decap.errors import UserError
 from decap.files import replacing
+from decap.options.machine import check_device
 from decap.sweep.mps import shared_gpu
 
 LEARNING = SimpleNamespace(

@@ -15,13 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 
-from decap.commands.checks import check_device
-
 from decap.bench.cases import configure_torch, plain_ppo, quiet
 from decap.bench.gpu import release_memory
 from decap.bench.report import write_report
 from decap.envs.constrained_env import ConstrainedEnv
 from decap.methods import METHODS, get_method
+from decap.options.machine import check_device
 from decap.rl.runner import Runner
 from decap.runs import RunSpec, build_configs
 
