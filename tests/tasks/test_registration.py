@@ -5,13 +5,9 @@ import sys
 
 import pytest
 
-IDS = [
-  "Decap-G1-23dof-Flat",
-  "Decap-G1-23dof-Rough",
-  "Decap-G1-Flat",
-  "Decap-G1-Rough",
-  "Decap-Go1-Flat",
-]
+from decap.tasks import TASKS, mjlab_id
+
+IDS = sorted(map(mjlab_id, TASKS))
 
 
 def run(*lines: str) -> str:

@@ -110,17 +110,17 @@ def velocity_env_cfg(
 def _constraints(robot: RobotDescription) -> dict[str, ConstraintTermCfg]:
   """Quantities that the robot has limits of, and those that all robots share.
 
-  A new joint quantity is a function here and limits in the robot's description; a
-  scalar one (tilt, a force) is an entry of its own.
+  A new joint quantity is a function here, with its unit, and limits in the robot's
+  description; a scalar one (tilt, a force) is an entry of its own.
   """
-  functions = {
-    "action_rate": quantities.action_rate,
-    "joint_acc": quantities.joint_acc,
-    "joint_torque": quantities.joint_torque,
-    "joint_vel": quantities.joint_vel,
+  terms: dict[str, dict[str, Any]] = {
+    "action_rate": {"func": quantities.action_rate},
+    "joint_acc": {"func": quantities.joint_acc},
+    "joint_torque": {"func": quantities.joint_torque},
+    "joint_vel": {"func": quantities.joint_vel},
   }
   return {
-    name: ConstraintTermCfg(func=functions[name], limits=limits)
+    name: ConstraintTermCfg(**terms[name], limits=limits)
     for name, limits in robot.limits.items()
   }
 
