@@ -1,5 +1,6 @@
 """The documentation as a site: it builds, its links lead somewhere, its code runs."""
 
+import csv
 import importlib.util
 import json
 import os
@@ -159,6 +160,27 @@ def test_curves_are_explained_by_their_names():
   for tag in tags:
     name = tag.replace("<row>", "joint_acc/upper").replace("…", "x")
     assert any(re.fullmatch(p, name) for p in patterns), tag
+
+
+def test_what_laptops_expect_is_what_was_logged():
+  text = (DOCS / "laptops.md").read_text("utf-8")
+  (name,) = re.findall(r"`(results/lab-book/[^`]+\.csv)`", text)
+  with open(ROOT / name, encoding="utf-8") as file:
+    logged = [_expectation(row) for row in csv.DictReader(file)]
+  lines = re.findall(r"^\| [\d.]+ \| \d+ s \|.*$", text, re.MULTILINE)
+  assert len(lines) > 5
+  for line in lines:
+    assert line in logged, line
+
+
+def _expectation(row: dict[str, str]) -> str:
+  number = {key: float(value) for key, value in row.items()}
+  slow, fast = 100 * number["followed_slow"], 100 * number["followed_fast"]
+  return (
+    f"| {number['samples'] / 1e6:.1f} | {number['episode_steps'] / 50:.0f} s "
+    f"| {slow:.0f} and {fast:.0f} % "
+    f"| {100 * number['violation_joint_acc_upper']:.0f} % |"
+  )
 
 
 def test_the_citation_names_this_version():
