@@ -82,7 +82,10 @@ def test_terrains_are_checked_before_mujoco_is_loaded():
     (["nowhere"], "nowhere is not a policy bundle"),
     (["table"], "needs at least one bundle"),
     ([str(POLICY), "--terrain", "lava"], "Unknown terrain 'lava'"),
-    ([str(POLICY), "--delay-ms", "30"], "--delay-ms must be between 0 and 20, not 30"),
+    (
+      [str(POLICY), "--delay-s", "0.03"],
+      "delay_s must be between 0 and 0.02, not 0.03",
+    ),
     ([str(POLICY), "--seconds", "0"], "--seconds"),
     ([str(POLICY), "--video", "walk.avi"], "must end in .mp4 or .gif"),
     ([str(POLICY), str(POLICY)], "side by side"),

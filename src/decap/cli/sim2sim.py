@@ -13,77 +13,26 @@ import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from tyro.conf import OmitArgPrefixes, Positional, arg
 
 from decap.cli import checks
+from decap.deploy.sim_cfg import SimCfg
 from decap.errors import UserError
 from decap.files import check_writable, write_text
 from decap.options import machine
-from decap.options.args import Args, above, at_least, at_most, between, one_of
+from decap.options.args import Args, above, at_least, at_most
 from decap.options.types import (
   Flag,
   Number,
   OutputFile,
   Port,
-  Seed,
   VideoFile,
   shown,
 )
 
-if TYPE_CHECKING:
-  from decap.deploy.simulation import SimCfg
-
 ACTIONS = ("table", "sweep", "fidelity", "terrains")
-
-
-def _terrains() -> tuple[str, ...]:
-  from decap.deploy.grounds import TERRAINS
-
-  return tuple(TERRAINS)
-
-
-@dataclass(kw_only=True)
-class WorldArgs:
-  """Robot and world."""
-
-  terrain: Annotated[str, arg(metavar="NAME"), one_of("terrain", _terrains)] = "flat"
-  """See 'decap sim2sim terrains'."""
-  delay_ms: Annotated[float, between(0, 20)] = 5.0
-  """Actuation delay, 0 to 20."""
-  payload: Number = 0.0
-  """Mass in the right hand, kg."""
-  friction: Annotated[float | None, shown("MU")] = None
-  """Of the ground (default: the terrain's)."""
-  joint_friction: Number = 0.0
-  """Share of the peak torque."""
-  motor_strength: Number = 1.0
-  """Factor on what motors give."""
-  noise: Number = 1.0
-  """Factor on sensor noise."""
-  push: Number = 0.0
-  """Push every five seconds, m/s."""
-  seed: Seed = 0
-  """Seed of noise, pushes and stones."""
-
-  def config(self) -> SimCfg:
-    """The simulated robot's config, checked."""
-    from decap.deploy.simulation import SimCfg
-
-    cfg = SimCfg(
-      terrain=self.terrain,
-      delay_s=self.delay_ms / 1000.0,
-      motor_strength=self.motor_strength,
-      joint_friction=self.joint_friction,
-      ground_friction=self.friction,
-      noise=self.noise,
-      payload_kg=self.payload,
-      push_m_s=self.push,
-      seed=self.seed,
-    )
-    cfg.check()
-    return cfg
 
 
 @dataclass(kw_only=True)
@@ -126,7 +75,7 @@ class Sim2simArgs(Args):
 
   what: Positional[Annotated[tuple[str, ...], shown("BUNDLE [BUNDLE ...]")]]
   """Policy bundle to walk; or one of table, sweep, fidelity, terrains, then bundles."""
-  world: OmitArgPrefixes[WorldArgs] = field(default_factory=WorldArgs)
+  world: OmitArgPrefixes[SimCfg] = SimCfg()
   """Robot and world."""
   walk: OmitArgPrefixes[WalkArgs] = field(default_factory=WalkArgs)
   """One walk."""
@@ -146,7 +95,7 @@ class Sim2simArgs(Args):
       checks.check_renderer(draws=True)
       if sys.platform.startswith("linux"):
         os.environ.setdefault("MUJOCO_GL", "egl")  # Before MuJoCo is imported.
-    self.world.config()
+    self.world.check()
 
   def split(self) -> tuple[str, tuple[str, ...]]:
     """What to do, "" for a walk, and the bundles."""
@@ -160,7 +109,7 @@ class Sim2simArgs(Args):
     if action == "terrains":
       print(terrain_list())
       return
-    bundles, cfg = [_load(source) for source in sources], self.world.config()
+    bundles, cfg = [_load(source) for source in sources], self.world
     if action:
       check_writable(self.measurement.out)
       measure = {"table": _table, "sweep": _sweep, "fidelity": _fidelity}[action]

@@ -6,8 +6,11 @@ import math
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
+from tyro.conf import OmitArgPrefixes
+
+from decap.deploy.sim_cfg import SimCfg
 from decap.options.args import Args, above
-from decap.options.types import Domain, Seed, Share
+from decap.options.types import Domain, Share
 
 
 @dataclass(kw_only=True)
@@ -16,33 +19,24 @@ class SimulatorArgs(Args):
 
   dof: Literal[29, 23] = 29
   """Joints of the robot."""
-  terrain: str = "flat"
-  """Ground; see 'decap sim2sim terrains'."""
-  delay_ms: Share = 5.0
-  """Actuation delay."""
-  payload: Share = 0.0
-  """Mass in the right hand, kg."""
+  world: OmitArgPrefixes[SimCfg] = SimCfg()
+  """Robot and world."""
   release: Share = 5.0
   """When the gantry lets go, s."""
   seconds: Annotated[float, above(0)] = math.inf
   """Simulated time to run."""
   domain: Domain = 1
   """DDS domain."""
-  seed: Seed = 0
-  """Seed of noise and stones."""
+
+  def check(self) -> None:
+    self.world.check()
 
   def run(self) -> None:
     """Wait for a controller, then run in lockstep with it."""
-    from decap.deploy.simulation import SimCfg, SimulatedRobot
+    from decap.deploy.simulation import SimulatedRobot
     from decap.deploy.unitree import SimulatorPort, serve
 
-    cfg = SimCfg(
-      terrain=self.terrain,
-      delay_s=self.delay_ms / 1000.0,
-      payload_kg=self.payload,
-      seed=self.seed,
-    )
-    robot = SimulatedRobot(self.dof, cfg)
+    robot = SimulatedRobot(self.dof, self.world)
     port = SimulatorPort(robot.motors, "lo", self.domain)
     print("Waiting for 'decap deploy --simulator'; Ctrl-C ends.", flush=True)
     seconds: list[float] = []

@@ -10,17 +10,15 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from dataclasses import dataclass
 from pathlib import Path
 
 import mujoco
 import numpy as np
 
-from decap.deploy.grounds import check_terrain
 from decap.deploy.robot_io import COMMAND_DT_S, RobotCommand, RobotState
 from decap.deploy.sensors import GYROS, Gyro, NoisyBody, add_sensors
+from decap.deploy.sim_cfg import SimCfg
 from decap.deploy.terrain import add_terrain, ground_height
-from decap.errors import UserError
 from decap.robots.g1_motors import RobotMotors, g1_motors
 
 PHYSICS_DT_S = 0.0005
@@ -29,55 +27,9 @@ PAYLOAD_BODY = "right_wrist_yaw_link"
 KNEE_SHARE = 0.6
 """Share of its top speed up to which a motor has its full torque; from there on it falls
 to none in a straight line. Assumed: the vendor publishes the two ends only."""
-MAX_DELAY_S = 0.02
 PUSH_S = 0.1
 """A push is a constant force of this length."""
 _START_HEIGHT_M = 0.79
-
-
-@dataclass(frozen=True)
-class SimCfg:
-  """What the simulated robot and its world are like."""
-
-  terrain: str = "flat"
-  delay_s: float = 0.005
-  """Time from a command to the motors, 0 to 20 ms."""
-  motor_strength: float = 1.0
-  """Factor on every motor's torque and on its limits."""
-  joint_friction: float = 0.0
-  """Dry friction of each joint, as a share of its motor's peak torque."""
-  ground_friction: float | None = None
-  """Replaces the terrain's own coefficient."""
-  noise: float = 1.0
-  """Factor on sensor noise and bias."""
-  payload_kg: float = 0.0
-  """Mass in the right hand."""
-  push_m_s: float = 0.0
-  """Change of the robot's speed by each push."""
-  push_every_s: float = 5.0
-  seed: int = 0
-  """Of noise, pushes and stones."""
-
-  def check(self) -> None:
-    """Refuse what cannot be simulated, in one sentence."""
-    check_terrain(self.terrain)
-    ranges = {
-      "delay_s": (0.0, MAX_DELAY_S),
-      "motor_strength": (0.0, 2.0),
-      "joint_friction": (0.0, 0.5),
-      "noise": (0.0, 100.0),
-      "payload_kg": (0.0, 10.0),
-      "push_m_s": (0.0, 5.0),
-      "push_every_s": (0.2, math.inf),
-    }
-    for name, (low, high) in ranges.items():
-      value = getattr(self, name)
-      if not low <= value <= high:
-        raise UserError(f"{name} must be between {low:g} and {high:g}, not {value:g}.")
-    if self.ground_friction is not None and not 0.0 < self.ground_friction <= 5.0:
-      raise UserError(
-        f"ground_friction must be above 0 and at most 5, not {self.ground_friction:g}."
-      )
 
 
 def build_spec(dof: int, cfg: SimCfg) -> mujoco.MjSpec:

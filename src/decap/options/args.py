@@ -44,7 +44,7 @@ class Check:
 def validate(options: Any) -> None:
   """Check all options of a command by their types, then together."""
   for part, name, hint in fields_of(options):
-    value = getattr(part, name)
+    value = given = getattr(part, name)
     for check in metadata(hint):
       if isinstance(check, Check) and value is not None:
         option = f"--{name.strip('_').replace('_', '-')}"
@@ -52,7 +52,8 @@ def validate(options: Any) -> None:
           value = tuple(check.func(option, item) for item in value)
         else:
           value = check.func(option, value)
-    setattr(part, name, value)
+    if value != given:
+      setattr(part, name, value)
   if isinstance(options, Args):
     options.check()
 
