@@ -22,7 +22,7 @@ def unknown(kind: str, name: object, known: Collection[str]) -> UserError:
 
 def suggest(name: str, known: Collection[str]) -> str:
   """A hint at the known name that comes closest, or all names if they are few."""
-  few = f" (there are {', '.join(known)})" if len(known) <= 12 else ""
+  few = f" (there are {', '.join(known)})" if 0 < len(known) <= 12 else ""
   return closest(name, known) or few
 
 

@@ -75,6 +75,7 @@ def _fails(capsys, *argv: str) -> str:
       + ["--agent.algorithm.feasibility.budget", "0.1"],
       "Method 'n-ipo' does not use --agent.algorithm.feasibility.budget",
     ),
+    (["list", "--foo"], "Unknown option '--foo' of 'decap list'."),
     (["export", "nowhere"], "There is no run folder"),
     (["export", "x", "--env.seed", "1"], "'decap export' takes no '--env.seed'"),
     (["play", "nowhere", "--video", "x.mp4"], "There is no run folder"),

@@ -48,12 +48,13 @@ class SimCfg:
       "payload_kg": (0.0, 10.0),
       "push_m_s": (0.0, 5.0),
       "push_every_s": (0.2, math.inf),
-      "seed": (0, 2**32 - 1),
     }
     for name, (low, high) in ranges.items():
       value = getattr(self, name)
       if not low <= value <= high:
         raise UserError(f"{name} must be between {low:g} and {high:g}, not {value:g}.")
+    if self.seed < 0:
+      raise UserError(f"seed must be at least 0, not {self.seed}.")
     if self.ground_friction is not None and not 0.0 < self.ground_friction <= 5.0:
       raise UserError(
         f"ground_friction must be above 0 and at most 5, not {self.ground_friction:g}."

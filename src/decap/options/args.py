@@ -52,7 +52,7 @@ def validate(options: Any) -> None:
           value = tuple(check.func(option, item) for item in value)
         else:
           value = check.func(option, value)
-    if value != given:
+    if value is not given:  # A config may be frozen.
       setattr(part, name, value)
   if isinstance(options, Args):
     options.check()
