@@ -1,6 +1,11 @@
 """A group of one process: the whole code path of several, and the numbers of none."""
 
 import contextlib
+import os
+import subprocess
+import sys
+import traceback
+from pathlib import Path
 
 import pytest
 import torch
@@ -10,12 +15,13 @@ from decap import collective
 from decap.rl.display import Stopwatch
 from tests.rl.test_capture import _compare_updates, make_runner
 
+ROOT = Path(__file__).parents[2]
+
 
 @contextlib.contextmanager
-def group_of_one(backend: str):
+def group_of_one():
   """What torchrun makes, for a world of this process alone."""
-  store = dist.HashStore()
-  dist.init_process_group(backend, store=store, rank=0, world_size=1)
+  dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
   try:
     yield
   finally:
@@ -32,7 +38,7 @@ def trained(iterations: int = 2) -> list[torch.Tensor]:
 
 def test_a_group_of_one_learns_the_same_bit_for_bit():
   plain = trained()
-  with group_of_one("gloo"), collective.counted() as reductions:
+  with group_of_one(), collective.counted() as reductions:
     together = trained()
   assert all(torch.equal(a, b) for a, b in zip(plain, together, strict=True))
   # Of each mini-batch the gradients, 2 × 20 of them, are by far the largest.
@@ -44,7 +50,7 @@ def test_a_group_of_one_learns_the_same_bit_for_bit():
 
 def test_paused_is_alone():
   x = torch.ones(2)
-  with group_of_one("gloo"):
+  with group_of_one():
     assert collective.active() and collective.maximum(x) is not x
     with collective.paused():
       assert not collective.active() and collective.maximum(x) is x
@@ -54,24 +60,43 @@ def test_paused_is_alone():
 
 @pytest.mark.gpu
 def test_under_nccl_captured_equals_the_plain_run():
-  """One world-size-1 group on a GPU: its reductions are part of the graphs."""
+  """In a process of its own: NCCL that fails may wait for ever."""
+  command = [sys.executable, "-m", "tests.rl.test_together"]
+  done = subprocess.run(command, cwd=ROOT, timeout=150, capture_output=True, text=True)
+  assert done.returncode == 0, done.stderr[-3000:]
+  assert "equal" in done.stdout
+
+
+def compare_under_nccl() -> None:
+  """Eager and alone against recorded and together, from the same rollout and state."""
   torch.cuda.set_device(0)
-  with group_of_one("nccl"):
-    runner = make_runner()
-    with runner.graphs.stream():
+  dist.init_process_group("nccl", store=dist.HashStore(), rank=0, world_size=1)
+  runner = make_runner()
+  assert runner.graphs is not None
+  with runner.graphs.stream():
+    runner.iterate(Stopwatch("cuda:0"))
+    with collective.counted() as recorded:
       runner.iterate(Stopwatch("cuda:0"))
-      with collective.counted() as recorded:
-        runner.iterate(Stopwatch("cuda:0"))  # Records.
-      assert len(recorded) > 20
-      with collective.counted() as replayed:
-        runner.iterate(Stopwatch("cuda:0"))
-      assert replayed == []
-      eager = runner.learn_from_rollout
+    assert len(recorded) > 20, "the second iteration records the reductions"
+    with collective.counted() as replayed:
+      runner.iterate(Stopwatch("cuda:0"))
+    assert replayed == [], "and the third replays them"
+    eager = runner.learn_from_rollout
 
-      def alone():
-        with collective.paused():
-          eager()
+    def alone() -> None:
+      with collective.paused():
+        eager()
 
-      # Eager and alone against recorded and together, from the same rollout and state.
-      runner.learn_from_rollout = alone
-      _compare_updates(runner, runner.graphs.update)
+    runner.learn_from_rollout = alone  # ty: ignore[invalid-assignment]
+    compared = _compare_updates(runner, runner.graphs.update)
+  largest = max(error / change for error, change in compared)
+  print(f"equal: differences are {largest:.1e} of the change at most", flush=True)
+
+
+if __name__ == "__main__":
+  try:
+    compare_under_nccl()
+  except BaseException:
+    traceback.print_exc()
+    os._exit(1)
+  os._exit(0)  # Without NCCL's own end, which waits for the graphs'.

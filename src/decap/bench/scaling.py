@@ -86,11 +86,13 @@ def summary(rows: Sequence[Row]) -> dict[str, Any]:
   out: dict[str, Any] = {}
   if one := found.get("one"):
     out["overhead"] = one["together_s"] / one["alone_s"] - 1.0
-    if one["alone_cpu_s"]:
-      # Others on the machine do not count here.
-      out["overhead_by_cpu_time"] = one["together_cpu_s"] / one["alone_cpu_s"] - 1.0
+    if one["share"] is not None:
+      # Counted within iterations, so that others on the machine do not matter.
+      out["share_of_reductions"] = one["share"]
   if two := found.get("two"):
     out["speed_up"] = two["speed_up"]
+    if two["alone_cpu_s"]:
+      out["speed_up_by_cpu_time"] = two["alone_cpu_s"] / two["together_cpu_s"]
   if found:
     last = list(found.values())[-1]
     measured = last["alone_s"] if last["device"] != "cpu" else None
@@ -103,15 +105,15 @@ def notes(rows: Sequence[Row]) -> list[str]:
   found = summary(rows)
   lines = []
   if "overhead" in found:
-    cpu = found.get("overhead_by_cpu_time")
-    by_cpu = f" ({cpu:+.2%} of processor time)" if cpu is not None else ""
-    lines.append(
-      f"One process, distributed code path: {found['overhead']:+.2%}{by_cpu}"
-    )
+    share = found.get("share_of_reductions")
+    spent = f"; reductions take {share:.2%} of processor time" if share else ""
+    text = f"One process, distributed code path: {found['overhead']:+.2%} of time"
+    lines.append(text + spent)
   if "speed_up" in found:
-    lines.append(
-      f"Two processes on two cores: {found['speed_up']:.2f} × one on one core"
-    )
+    cpu = found.get("speed_up_by_cpu_time")
+    by_cpu = f" ({cpu:.2f} × by processor time, waiting aside)" if cpu else ""
+    text = f"Two processes on two cores: {found['speed_up']:.2f} × one on one core"
+    lines.append(text + by_cpu)
   return lines + (model.lines(found["model"]) if "model" in found else [])
 
 

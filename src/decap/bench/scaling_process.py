@@ -6,12 +6,14 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import os
 import statistics
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,7 @@ from decap.rl.runner import Runner
 from decap.runs import RunSpec, build_configs
 
 MIN_TURNS = 4
+REDUCTIONS = ("maximum", "total", "mean", "average_gradients")
 GPU_ITERATIONS = 8
 """Of a turn on a GPU, which records its graphs anew."""
 
@@ -41,6 +44,7 @@ def main(task: str, num_envs: int, device: str, seconds: float, file: str) -> No
   with collective.counted() as sizes:
     # Eagerly, also on a GPU: a replay calls nothing that could be counted.
     _iterate(together)
+  share = _share_of_reductions(together) if device == "cpu" else None
   turns: dict[str, list[tuple[float, float]]] = {"alone": [], "together": []}
   end = time.monotonic() + seconds
   go_on = True
@@ -56,7 +60,11 @@ def main(task: str, num_envs: int, device: str, seconds: float, file: str) -> No
     enough = len(turns["together"]) >= MIN_TURNS and time.monotonic() >= end
     go_on = bool(collective.maximum(torch.tensor(float(not enough), device=device)))
   if first:
-    Path(file).write_text(json.dumps(_result(turns, sizes, together, device, world)))
+    result = _result(turns, sizes, together, device, world)
+    Path(file).write_text(json.dumps({**result, "share": share}))
+  # Recorded graphs hold on to NCCL, and go first.
+  del together, alone
+  gc.collect()
   dist.destroy_process_group()
 
 
@@ -86,6 +94,39 @@ def _iterate(runner: Runner) -> None:
     runner.iterate(Stopwatch(runner.device))
 
 
+def _share_of_reductions(runner: Runner) -> float:
+  """Part of an iteration's processor time that is spent in reductions.
+
+  Both are counted at the same time, so that this is true on a busy machine, too.
+  """
+  spent, inside = 0.0, False
+  plain = {name: getattr(collective, name) for name in REDUCTIONS}
+
+  def timed(reduction: Callable[..., Any]) -> Callable[..., Any]:
+    def call(*arguments: Any) -> Any:
+      nonlocal spent, inside
+      if inside:  # A mean is a sum.
+        return reduction(*arguments)
+      inside, start = True, time.process_time()
+      result = reduction(*arguments)
+      inside = False
+      spent += time.process_time() - start
+      return result
+
+    return call
+
+  try:
+    for name, reduction in plain.items():
+      setattr(collective, name, timed(reduction))
+    start = time.process_time()
+    for _ in range(MIN_TURNS):
+      _iterate(runner)
+    return spent / (time.process_time() - start)
+  finally:
+    for name, reduction in plain.items():
+      setattr(collective, name, reduction)
+
+
 def _turn(runner: Runner) -> tuple[float, float]:
   """Seconds and processor seconds per iteration."""
   count = GPU_ITERATIONS if runner.graphs else 1
@@ -96,7 +137,9 @@ def _turn(runner: Runner) -> tuple[float, float]:
     for _ in range(count):
       _iterate(runner)
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-  return wall / count, cpu / count
+  # Of processor time, that of the busiest process.
+  most = collective.maximum(torch.tensor(cpu, device=runner.device))
+  return wall / count, float(most) / count
 
 
 def _result(

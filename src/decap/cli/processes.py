@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import gc
 import io
 import logging
 import os
@@ -135,6 +136,7 @@ def joined(device: str, spec: RunSpec) -> Iterator[tuple[str, RunSpec, int]]:
     device = f"cuda:{local}"
     torch.cuda.set_device(local)
   dist.init_process_group("gloo" if device == "cpu" else "nccl")
+  ended = False
   try:
     _check_same(spec)
     total = spec.num_envs or build_configs(spec)[0].scene.num_envs
@@ -145,12 +147,17 @@ def joined(device: str, spec: RunSpec) -> Iterator[tuple[str, RunSpec, int]]:
       yield device, dataclasses.replace(spec, num_envs=total // number), max(1, cores)
     # The first still writes; torchrun takes an end after Ctrl-C for a failure of all.
     dist.barrier()
+    ended = True
   except RuntimeError as error:
     if "gloo" in str(error).lower() or isinstance(error, dist.DistError):
       raise UserError(f"Another process of this training has ended; {GO_ON}") from error
     raise
   finally:
-    dist.destroy_process_group()
+    # Recorded graphs hold on to NCCL and must go first, or it waits for them for ever;
+    # after an error, its traceback keeps them.
+    if ended or device == "cpu":
+      gc.collect()
+      dist.destroy_process_group()
 
 
 def _check_same(spec: RunSpec) -> None:

@@ -75,7 +75,8 @@ class Work:
 class ClusterScheduler(Scheduler):
   """Submits what is left, and watches; ending it leaves the jobs alone."""
 
-  poll_s = 2.0
+  poll_s = 10.0
+  """Between two questions; many ask the same controller."""
 
   def __init__(self, plan: Plan, root: Path, display: Display):
     super().__init__(plan, root.resolve(), display)
