@@ -79,10 +79,9 @@ def average_gradients(parameters: Iterable[Tensor]) -> None:
   gradients = [p.grad for p in parameters if p.grad is not None]
   flat = torch.cat([g.flatten() for g in gradients])
   _reduce(flat, dist.ReduceOp.SUM)
-  flat.div_(size())
   parts = flat.split([g.numel() for g in gradients])
   for gradient, part in zip(gradients, parts, strict=True):
-    gradient.copy_(part.view_as(gradient))
+    torch.div(part.view_as(gradient), size(), out=gradient)
 
 
 def share(tensors: Iterable[Tensor]) -> None:

@@ -40,19 +40,20 @@ def test_the_model_says_that_it_is_one():
 
 def test_overhead_and_speed_up():
   rows = [
-    row("one", 1.0, 1.02, share=0.005),
+    row("one", 1.0, 1.02, share=0.005, alone_share=0.0001),
     row("two", 1.0, 0.5, alone_cpu_s=0.9, together_cpu_s=0.5),
   ]
   found = scaling.summary(rows)
   assert found["overhead"] == pytest.approx(0.02)
-  assert found["share_of_reductions"] == 0.005
+  assert (found["share_of_reductions"], found["share_without_group"]) == (0.005, 0.0001)
   assert found["speed_up"] == 2.0
   assert found["speed_up_by_cpu_time"] == pytest.approx(1.8)
   complete = scaling.with_ratios(rows)[1]
   assert complete["steps_per_s"] == 3072.0
   assert (complete["count"], complete["megabytes"]) == (12, 2.001)
   notes = scaling.notes(rows)
-  assert notes[0].endswith("+2.00% of time; reductions take 0.50% of processor time")
+  assert "+2.00% of time; reductions take 0.50% of processor time" in notes[0]
+  assert notes[0].endswith("without a group 0.010%")
   assert "2.00 × one on one core (1.80 × by processor time" in notes[1]
   # What went wrong is a row, and the rest is said all the same.
   broken = {"case": "two", "num_envs": 64, "error": "RuntimeError: no"}
@@ -75,7 +76,7 @@ def test_both_cases_are_measured():
     # Of each mini-batch the gradients and the KL of 29 joints.
     assert max(map(int, found["reductions"])) > 1_000_000
     assert found["reductions"][str(29 * 4)] >= 20
-    assert 0.0 < found["share"] < 0.5
+    assert 0.0 <= found["alone_share"] < found["share"] < 0.5
 
 
 @pytest.mark.gpu

@@ -22,7 +22,7 @@ from decap.errors import UserError
 
 PROCESSES = {"one": 1, "two": 2}
 CASES = {
-  "one": "one process, distributed code path",
+  "one": "one process, in a group of one",
   "two": "two processes on two cores",
 }
 
@@ -89,6 +89,7 @@ def summary(rows: Sequence[Row]) -> dict[str, Any]:
     if one["share"] is not None:
       # Counted within iterations, so that others on the machine do not matter.
       out["share_of_reductions"] = one["share"]
+      out["share_without_group"] = one["alone_share"]
   if two := found.get("two"):
     out["speed_up"] = two["speed_up"]
     if two["alone_cpu_s"]:
@@ -106,9 +107,11 @@ def notes(rows: Sequence[Row]) -> list[str]:
   lines = []
   if "overhead" in found:
     share = found.get("share_of_reductions")
-    spent = f"; reductions take {share:.2%} of processor time" if share else ""
-    text = f"One process, distributed code path: {found['overhead']:+.2%} of time"
-    lines.append(text + spent)
+    text = f"One process in a group of one: {found['overhead']:+.2%} of time"
+    if share is not None:
+      text += f"; reductions take {share:.2%} of processor time, and without a group "
+      text += f"{found['share_without_group']:.3%}"
+    lines.append(text)
   if "speed_up" in found:
     cpu = found.get("speed_up_by_cpu_time")
     by_cpu = f" ({cpu:.2f} × by processor time, waiting aside)" if cpu else ""

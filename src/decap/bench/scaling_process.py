@@ -41,6 +41,7 @@ def main(task: str, num_envs: int, device: str, seconds: float, file: str) -> No
   together = _runner(task, num_envs // world, device)
   with collective.paused():
     alone = _runner(task, num_envs, device) if first else None
+    alone_share = _share_of_reductions(alone) if alone and device == "cpu" else None
   with collective.counted() as sizes:
     # Eagerly, also on a GPU: a replay calls nothing that could be counted.
     _iterate(together)
@@ -61,7 +62,9 @@ def main(task: str, num_envs: int, device: str, seconds: float, file: str) -> No
     go_on = bool(collective.maximum(torch.tensor(float(not enough), device=device)))
   if first:
     result = _result(turns, sizes, together, device, world)
-    Path(file).write_text(json.dumps({**result, "share": share}))
+    Path(file).write_text(
+      json.dumps({**result, "share": share, "alone_share": alone_share})
+    )
   # Recorded graphs hold on to NCCL, and go first.
   del together, alone
   gc.collect()
