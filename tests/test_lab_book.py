@@ -183,3 +183,37 @@ def test_series_7_gives_what_was_told_and_done():
       ", ".join(f"{100 * float(told[f'violation_{row}']):.1f}" for row in rows),
       f"{float(ahead['ang_torso']):.2f} / {float(ahead['ang_right_wrist']):.2f}",
     ], name
+
+
+def test_series_8_gives_what_was_evaluated():
+  text = re.split(r"^## \d\.", PAGE, flags=re.MULTILINE)[8]
+  table = re.findall(r"^\| `(\S+)` \(\d+ M\) \| (.*) \|$", text, re.MULTILINE)
+  assert len(table) == 12
+  released = {"decap-1": "decap", "calm-torso": "decap-calm-torso"}
+  released["rewards"] = "smoothness-rewards"
+  for name, cells in table:
+    path = ROOT / "results" / "evaluation" / f"8-{name}.json"
+    if name in released:
+      path = ROOT / "policies" / f"g1-flat-{released[name]}" / "metrics.json"
+    metrics = json.loads(path.read_text())["metrics"]
+    commands, smooth = metrics["commands"], metrics["smoothness"]
+    above, ahead = metrics["violations"], commands["forward 0.5"]
+
+    def followed(*names: str, kind: str = "followed", commands: dict = commands) -> str:
+      shares = (commands[name]["tracking"][kind] for name in names)
+      return " / ".join(f"{100 * share:.0f}" for share in shares)
+
+    rows = (("upper", "joint_acc"), ("lower", "action_rate"), ("lower", "joint_torque"))
+    turning = ahead["angular_velocity"]
+    assert cells.split(" | ") == [
+      f"{100 * metrics['tracking']['followed']['mean']:.0f}",
+      followed(*(f"forward {speed}" for speed in ("0.3", "0.5", "0.7", "1.0"))),
+      followed("backward 0.5"),
+      followed("left 0.3", "right 0.3"),
+      followed("turn left 0.2", "turn right 0.2", kind="followed_yaw"),
+      f"{ahead['gait']['correlation']:.2f}",
+      " / ".join(f"{smooth[group]['action_rate']['mean']:.2f}" for group in GROUPS),
+      " / ".join(f"{smooth[group]['joint_acc']['mean']:.1f}" for group in GROUPS),
+      ", ".join(f"{100 * above[g][q]['any_joint']['mean']:.1f}" for g, q in rows),
+      f"{turning['torso']['norm']:.2f} / {turning['right_wrist']['norm']:.2f}",
+    ], name

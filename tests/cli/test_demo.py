@@ -52,7 +52,7 @@ def test_the_demo_compares_films_and_trains(tmp_path, capsys, monkeypatch):
   for row in ("action_rate/upper", "joint_acc/lower", "joint_torque/upper"):
     assert f"\n{row} " in out
   assert f"decap train --resume {folder}" in out
-  assert out.splitlines()[-1].endswith("play policies/g1-flat-decap")
+  assert out.splitlines()[-1].endswith("play policies/g1-flat-decap-calm-torso")
 
 
 def test_without_the_repository_the_demo_only_trains(tmp_path, capsys, monkeypatch):

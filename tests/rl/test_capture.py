@@ -215,3 +215,20 @@ def test_a_diverged_environment_is_named_without_a_wait(runner):
 def _peak_resident() -> int:
   """Most memory that this process ever held, in bytes."""
   return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+@pytest.mark.gpu
+def test_a_policy_can_be_looked_at_between_replays(runner):
+  """The look builds, records and steps an environment of its own on the same stream."""
+  from decap.evaluation.probe import make_probe
+  from decap.tasks import TASKS
+
+  probe = make_probe(
+    runner.env.cfg, TASKS["g1-flat"].describe(), "cuda:0", robots=1, steps=60
+  )
+  try:
+    for _ in range(2):
+      assert 0.0 <= probe(runner.alg.actor)["score"] <= 1.0
+      runner.iterate(Stopwatch())
+  finally:
+    probe.close()

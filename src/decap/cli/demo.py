@@ -24,7 +24,7 @@ from decap.runs import RunSpec, default_run_folder
 Log = dict[str, float]
 
 POLICIES = {
-  "DeCap": "g1-flat-decap",
+  "DeCap, calm torso": "g1-flat-decap-calm-torso",
   "smoothness rewards": "g1-flat-smoothness-rewards",
 }
 """Label of a row → released policy."""
@@ -180,7 +180,8 @@ def train(args: DemoArgs) -> Path:
 
 def _next_steps(trained: Path, policies: dict[str, Path]) -> str:
   program, run = hints.program(), shlex.quote(str(trained))
-  walker = policies.get("DeCap", Path("policies") / POLICIES["DeCap"])
+  label = next(iter(POLICIES))
+  walker = policies.get(label, Path("policies") / POLICIES[label])
   where = "" if policies else " (in the repository)"
   return (
     f"Go on from here:\n  {program} train --resume {run} --iterations 400\n"

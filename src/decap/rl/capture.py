@@ -8,6 +8,7 @@ and a garbage collector that stays quiet.
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -115,9 +116,21 @@ def on_stream(stream: torch.cuda.Stream) -> Iterator[None]:
 
   with (
     torch.cuda.stream(stream),
-    wp.ScopedStream(wp.stream_from_torch(stream), sync_enter=False),
+    wp.ScopedStream(_warp_stream(stream.device, stream.cuda_stream), sync_enter=False),
   ):
     yield
+
+
+@functools.cache
+def _warp_stream(device: torch.device, handle: int) -> Any:
+  """Warp's view of a torch stream: one for ever.
+
+  A second view would take the registration of the first along when it goes, and Warp
+  would not know the stream any more. torch hands out the same few streams again.
+  """
+  import warp as wp
+
+  return wp.Stream(wp.device_from_torch(device), cuda_stream=handle)
 
 
 @contextlib.contextmanager
