@@ -88,11 +88,16 @@ def test_results_add_up():
   assert found["soak"]["by_terrain"]["flat"]["seconds"] == 50.0
 
 
-def test_a_short_walk_has_no_false_stop(monkeypatch):
-  monkeypatch.setattr(campaign, "LEG_S", 1.0)
-  (leg,) = campaign.soak(released(), 0.5)
+def test_a_short_walk_has_no_false_stop():
+  (leg,) = campaign.soak(released(), 0.5, leg_s=1.0)
   assert (leg.terrain, leg.end) == ("flat", "walked")
   assert leg.seconds == pytest.approx(1.0, abs=0.01)
+
+
+def test_two_processes_walk_the_same_walks():
+  alone = list(campaign.soak(released(), 0.5, leg_s=0.3))
+  together = list(campaign.soak(released(), 0.5, jobs=2, leg_s=0.3))
+  assert together == alone and [leg.terrain for leg in alone] == ["flat", "carpet"]
 
 
 def test_unknown_classes_are_refused(capsys):

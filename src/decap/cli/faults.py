@@ -33,6 +33,8 @@ class FaultsArgs(Args):
   """Only this class; may be repeated."""
   soak: Share = 0.0
   """Also walk for so many seconds."""
+  jobs: Annotated[int, at_least(1)] = 1
+  """Processes of --soak."""
   domain: Annotated[int, between(0, 212)] = 200
   """First of 20 DDS domains."""
   output: OutputFile = None
@@ -51,7 +53,7 @@ class FaultsArgs(Args):
       if not outcome.passed or outcome.seed == self.seeds - 1:
         print(_line(outcome, outcomes), flush=True)
     if self.soak:
-      for leg in soak(bundle, self.soak):
+      for leg in soak(bundle, self.soak, self.jobs):
         legs.append(leg)
         print(
           f"{leg.terrain:<14} {leg.seconds:5.1f} s  {leg.end} {leg.reason}", flush=True

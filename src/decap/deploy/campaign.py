@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
-from decap.deploy.bundle import Bundle
+from decap.deploy.bundle import Bundle, load_bundle
 from decap.deploy.controller import Controller, Cycle
 from decap.deploy.faults import KINDS, TOLERATED, Outcome, play
 from decap.deploy.grounds import TERRAINS
 from decap.deploy.kill import KIND as KILLED
 from decap.deploy.kill import play_kill
 from decap.deploy.operator import Script
+from decap.deploy.parallel import in_order
 from decap.deploy.simulation import SimCfg, SimulatedRobot
 from decap.deploy.states import Mode
 
@@ -53,21 +56,42 @@ class Leg:
   reason: str = ""
 
 
-def soak(bundle: Bundle, seconds: float) -> Iterator[Leg]:
-  """Walks on all terrains in turn with changing commands, until enough was walked."""
+def soak(
+  bundle: Bundle, seconds: float, jobs: int = 1, leg_s: float = LEG_S
+) -> Iterator[Leg]:
+  """Walks on all terrains in turn with changing commands, until enough was walked.
+
+  Walks are the same whatever the number of processes.
+  """
   walked, number = 0.0, 0
   names = list(TERRAINS)
   while walked < seconds:
-    leg = walk_leg(bundle, names[number % len(names)], number)
-    walked += leg.seconds
-    number += 1
-    yield leg
+    count = math.ceil((seconds - walked) / leg_s)
+    tasks = [
+      (str(bundle.folder), names[k % len(names)], k, leg_s)
+      for k in range(number, number + count)
+    ]
+    for leg in in_order(_walk_task, tasks, jobs):
+      walked += leg.seconds
+      yield leg
+    number += count
 
 
-def walk_leg(bundle: Bundle, terrain: str, seed: int) -> Leg:
+def _walk_task(task: tuple[str, str, int, float]) -> Leg:
+  folder, terrain, seed, leg_s = task
+  return walk_leg(_loaded(folder), terrain, seed, leg_s)
+
+
+@functools.cache
+def _loaded(folder: str) -> Bundle:
+  return load_bundle(folder)
+
+
+def walk_leg(bundle: Bundle, terrain: str, seed: int, leg_s: float = LEG_S) -> Leg:
   """One walk; a stop of a robot that is not falling is a false one."""
   sim = SimulatedRobot(len(bundle.joint_names), SimCfg(terrain=terrain, seed=seed))
-  script = _commands(bundle, seed, forward_only=terrain not in ("flat", "carpet"))
+  forward_only = terrain not in ("flat", "carpet")
+  script = _commands(bundle, seed, leg_s, forward_only)
   controller = Controller(sim, sim.motors, [bundle], Script(script), stand_s=STAND_S)
 
   def release(_: Controller, cycle: Cycle) -> None:
@@ -75,7 +99,7 @@ def walk_leg(bundle: Bundle, terrain: str, seed: int) -> Leg:
       sim.release()
 
   controller.observers.append(release)
-  end_s = WALK_S + LEG_S
+  end_s = WALK_S + leg_s
   tilt = 0.0
 
   def over() -> bool:
@@ -97,13 +121,13 @@ def walk_leg(bundle: Bundle, terrain: str, seed: int) -> Leg:
   return Leg(terrain, seed, walked_s, end, controller.machine.stop_reason)
 
 
-def _commands(bundle: Bundle, seed: int, forward_only: bool) -> str:
+def _commands(bundle: Bundle, seed: int, leg_s: float, forward_only: bool) -> str:
   """A script of random commands within the policy's range."""
   random = np.random.default_rng([97, seed])
   ranges = next(iter(bundle.info["command_ranges"].values()))
   names = ("lin_vel_x", "lin_vel_y", "ang_vel_z")
   lines = ["0 stand", f"{STAND_S} policy"]
-  for start_s in np.arange(WALK_S, WALK_S + LEG_S, COMMAND_S):
+  for start_s in np.arange(WALK_S, WALK_S + leg_s, COMMAND_S):
     values = [random.uniform(*ranges[name]) for name in names]
     if forward_only:
       values = [0.4 * ranges[names[0]][1], 0.0, 0.0]

@@ -17,11 +17,11 @@ import numpy as np
 
 from decap.deploy.bundle import Bundle, load_bundle
 from decap.deploy.measure import measure, speed_over_time
+from decap.deploy.parallel import in_order
 from decap.deploy.sim2sim import Trace, Walk, straight, walk
 from decap.deploy.simulation import SimCfg
 from decap.deploy.stops import Limits
 from decap.errors import UserError
-from decap.evaluation.parallel import in_order
 from decap.files import write_text
 
 FORMAT = "decap-sim2sim"

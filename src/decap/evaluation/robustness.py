@@ -14,9 +14,9 @@ from typing import Any
 
 from decap.deploy.bundle import Bundle, load_bundle
 from decap.deploy.measure import followed
+from decap.deploy.parallel import in_order
 from decap.deploy.sim2sim import straight, walk
 from decap.deploy.simulation import SimCfg
-from decap.evaluation.parallel import in_order
 from decap.evaluation.robot_tables import markdown
 from decap.evaluation.robot_walks import Progress, describe
 
