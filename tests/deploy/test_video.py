@@ -90,7 +90,8 @@ def test_viewer_walks_by_its_sliders(monkeypatch):
     port = free.getsockname()[1]
   viewer = Viewer(load_bundle(POLICY), SimCfg(), port)
   try:
-    assert [slider.max for slider in viewer.panel.sliders] == [1.0, 0.3, 0.5]
+    assert viewer._server.get_host() == "localhost"
+    assert [slider.max for slider in viewer.panel.sliders] == [1.0, 0.5, 0.5]
     viewer.panel.sliders[0].value = 0.5
     for _ in range(50):  # Two seconds.
       viewer._advance()

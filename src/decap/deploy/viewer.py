@@ -68,7 +68,8 @@ class Viewer:
     self._robot = SimulatedRobot(dof, cfg)
     self._looks = build_looks(dof, cfg)
     self._shown = mujoco.MjData(self._looks)
-    self._server = viser.ViserServer(port=port)
+    # On this machine only, as `decap play`.
+    self._server = viser.ViserServer(host="localhost", port=port)
     self._scene = ViserMujocoScene(self._server, self._looks, num_envs=1)
     self._scene.create_scene_gui(camera_distance=3.0)
     probe = Controller(self._robot, self._robot.motors, [bundle], operator=_Nobody())
