@@ -58,7 +58,10 @@ def check_installed(package: str, option: str) -> None:
 
 
 def _num_gpus() -> int:
-  """Number of NVIDIA GPUs by the driver itself; importing torch would take seconds."""
+  """Number of NVIDIA GPUs by CUDA's driver; importing torch would take seconds.
+
+  Not by NVML, which also counts those that CUDA_VISIBLE_DEVICES hides.
+  """
   for name in ("libcuda.so.1", "nvcuda.dll"):
     try:
       driver = ctypes.CDLL(name)
