@@ -8,7 +8,7 @@ CPU_INDEX := https://download.pytorch.org/whl/cpu
 # Where the package's page on an index finds files: https://github.com/OWNER/decap
 REPOSITORY ?= $(shell git remote get-url origin 2>/dev/null)
 
-.PHONY: paper demo test check docs wheel install clean
+.PHONY: paper demo test mutants check docs wheel install clean
 
 # The grid of results/paper.yaml; GPU hours, resumable.
 paper: install
@@ -19,6 +19,10 @@ demo: install
 
 test: install
 	$(VENV)/bin/python -m pytest
+
+# Small wrong changes of the code that the tests must notice; half an hour on two cores.
+mutants: install
+	$(VENV)/bin/python -m tests.mutants --output results/mutants.json
 
 check: install
 	$(VENV)/bin/ruff check

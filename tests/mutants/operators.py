@@ -52,6 +52,8 @@ _PAIRS = (
   ("sqrt", "square"),
 )
 _NAMED = {a: b for pair in _PAIRS for a, b in (pair, pair[::-1])}
+_SYMMETRIC = ("min", "max", "minimum", "maximum", "logical_and", "logical_or")
+"""Functions whose arguments may stand in any order."""
 _CONTEXT = 24
 """Characters around a change that its name shows."""
 # Comparisons whose opposite is the negation, so that negating them again adds nothing.
@@ -252,6 +254,8 @@ def _calls(node: ast.Call) -> Iterator[ast.AST]:
     new.func.id = _NAMED[func.id]
     yield new
   args = node.args
+  if (getattr(func, "attr", "") or getattr(func, "id", "")) in _SYMMETRIC:
+    return
   for index in range(len(args) - 1):
     pair = args[index : index + 2]
     if any(isinstance(arg, ast.Starred) for arg in pair):
@@ -264,7 +268,9 @@ def _calls(node: ast.Call) -> Iterator[ast.AST]:
 
 def _statements(node: ast.stmt) -> Iterator[ast.AST]:
   if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
-    yield ast.Pass()
+    # A method that names super has one more closure; it must stay so to be exchanged.
+    named = any(isinstance(n, ast.Name) and n.id == "super" for n in ast.walk(node))
+    yield ast.Expr(ast.Name("super", ast.Load())) if named else ast.Pass()
   elif isinstance(node, ast.AugAssign):
     yield ast.Pass()
     if type(node.op) in _COMPUTED:

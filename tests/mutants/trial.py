@@ -28,6 +28,7 @@ import pytest
 from tests.mutants.operators import Mutant
 
 PYTEST = ["-q", "-s", "--tb=no", "-p", "no:cacheprovider", "-W", "ignore"]
+BROKEN = "The mutation run itself failed"
 WALL_S = 600
 """A child that waits for something that never comes is ended after this time."""
 
@@ -95,7 +96,7 @@ def in_child(attempt: Callable[[], str]) -> tuple[str, float]:
     try:
       answer = attempt()
     except BaseException as error:
-      answer = f"{type(error).__name__} while loading"
+      answer = f"{BROKEN}: {error!r}"
     os.write(write, answer.encode()[:4096])
     os._exit(0)
   os.close(write)
@@ -139,6 +140,8 @@ class Failures:
 
 
 def _hot(session: pytest.Session, mutant: Mutant, tests: list[pytest.Item]) -> str:
+  if not tests:
+    return ""
   exchange(mutant)
   factory = session.config._tmp_path_factory  # type: ignore[attr-defined]
   factory._basetemp = Path(tempfile.mkdtemp())
