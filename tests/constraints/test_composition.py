@@ -112,3 +112,34 @@ def test_a_quantity_of_another_shape_is_named():
     c.join({"speed": torch.rand(5, 3), "tilt": torch.rand(5, 3)})
   with pytest.raises(ValueError, match=r"'speed' returned .* expected \(5, 3\)"):
     c.join({"speed": torch.rand(1, 3), "tilt": torch.rand(5)})
+
+
+def test_processes_share_the_scale_only_where_they_train_together(monkeypatch):
+  """Another process saw 100 more everywhere: c̄ is of that, but not in an evaluation."""
+  monkeypatch.setattr(
+    core.composition.collective, "maximum", lambda highest: highest + 100
+  )
+  q = torch.tensor([[200.0, 0.0, 0.0, 0.0]])
+  alone, together = composition(), composition()
+  together.shared = True
+  for c in (alone, together):
+    c.probabilities(q)
+  assert alone.scale.value.tolist() == pytest.approx([100.0, 0.1, 1.0, 0.02])
+  assert together.scale.value.tolist() == pytest.approx([200.0, 90.0, 1.0, 98.0])
+
+
+@pytest.mark.parametrize("limit", [0.0, -1.0, math.inf, math.nan])
+def test_limits_that_cannot_be_are_refused(limit):
+  c = composition()
+  with pytest.raises(ValueError, match="limit of 'tilt' must be above 0"):
+    c.set_limit("tilt", limit)
+  with pytest.raises(ValueError, match="'tilt': the limit must be above 0"):
+    core.Composition({"tilt": limit}, {}, ())
+  c.set_limit("tilt", 0.5)  # Below 1 is no mistake.
+  assert c.limit[3] == 0.5
+
+
+@pytest.mark.parametrize("p_max", [0.0, 1.0])
+def test_a_scalar_ends_an_episode_neither_never_nor_always(p_max):
+  with pytest.raises(ValueError, match="p_max must be between 0 and 1"):
+    core.Composition({"tilt": 1.0}, {}, (), scalar_p_max={"tilt": p_max})

@@ -204,3 +204,19 @@ def test_config_defaults_are_the_papers():
 def test_config_refuses_impossible_values(field, value):
   with pytest.raises(ValueError, match=field):
     TerminationCfg(**{field: value})
+
+
+def test_config_takes_its_bounds():
+  TerminationCfg(scale_decay=0.0, kappa=0.5, rho=0.01, scale_floor=0.5)
+  TerminationCfg(rho=0.99, scale_floor_abs=0.5)
+
+
+def test_one_bad_floor_of_several_is_refused():
+  with pytest.raises(ValueError, match="floor"):
+    ViolationScale((2,), floor=torch.tensor([1.0, 0.0]))
+
+
+def test_the_barrier_is_flat_from_the_limit_on():
+  """With κ = 1 it rises at 1 / (1 − ρ) everywhere below."""
+  slope = barrier_slope(torch.tensor([0.69, 0.7, 0.99, 1.0, 1.5]), 0.7, 1.0)
+  assert slope.tolist() == pytest.approx([0.0, 1 / 0.3, 1 / 0.3, 0.0, 0.0], rel=1e-5)

@@ -148,6 +148,20 @@ def test_p_max_may_change_in_place(env):
   assert constraints.compute()["delta"].tolist() == pytest.approx([0.05, 0, 0, 0])
 
 
+def test_as_text_it_lists_its_rows(env):
+  constraints = manager(env)
+  assert constraints.groups == GROUPS
+  text = str(constraints)
+  assert "contains 2 active terms" in text and "Active Constraints (decap)" in text
+  rows = [
+    [cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines()
+  ]
+  assert ["Constraint", "Limit", "Joints"] in rows
+  assert ["joint/front", "10.0", "6"] in rows and ["body", "2.0", "1"] in rows
+  # Names begin where their column does.
+  assert "| body " in text
+
+
 def limits(**changes) -> dict[str, ConstraintTermCfg]:
   return {"joint": replace(TERMS["joint"], limits=changes)}
 

@@ -107,6 +107,58 @@ def test_cost_advantages_are_centred_and_keep_their_scale(agent, cfg):
   torch.testing.assert_close(doubled, 2.0 * single)
 
 
+def test_a_rollout_keeps_what_costs_are_learnt_from(agent):
+  """Values of the cost critic, and what `cost_gae` makes of them, with other γ and λ."""
+  alg = agent.build(LagrangianCfg(gamma=0.9, lam=0.8))
+  last = agent.rollout(alg)
+  st = alg.storage
+  with torch.no_grad():
+    for step in range(agent.num_steps):
+      obs = {name: value[step] for name, value in st.observations.items()}
+      torch.testing.assert_close(st.cost_values[step], alg.cost_critic(obs))
+    returns, advantages = cost_gae(
+      st.bootstrapped_costs,
+      st.cost_values,
+      alg.cost_critic(last),
+      st.dones.unsqueeze(-1),
+      0.9,
+      0.8,
+    )
+  torch.testing.assert_close(st.cost_returns, returns)
+  torch.testing.assert_close(st.cost_advantages, advantages)
+  assert st.cost_advantages.abs().max() > 0.0
+
+
+def test_the_cost_critic_learns_the_returns(agent):
+  alg = agent.build(LagrangianCfg())
+  agent.rollout(alg)
+  alg.begin_update()
+  batch = alg.samples()
+  with torch.no_grad():
+    loss = alg.losses(batch, alg.evaluate(batch))["cost_value"]
+    predicted = alg.cost_critic.mlp(batch.inputs["cost_critic"])
+  expected = ((predicted - batch.cost_returns) ** 2).mean()
+  assert float(loss) == pytest.approx(float(expected), rel=1e-5)
+
+
+def test_the_cost_critic_is_saved_and_loaded(agent):
+  one, two = agent.build(LagrangianCfg(), seed=1), agent.build(LagrangianCfg(), seed=2)
+  agent.rollout(one)
+  one.update()
+  assert not torch.equal(agent.weights(one), agent.weights(two))
+  two.load_state_dict(one.state_dict())
+  assert torch.equal(agent.weights(one), agent.weights(two))
+
+
+def test_a_robot_that_ends_owes_what_would_follow():
+  """Dones cut the value of the next state, not the trust in it: TD = 0 − 2 = −2."""
+  values = torch.full((2, 1, 1), 2.0)
+  dones = torch.tensor([1.0, 0.0]).reshape(2, 1, 1)
+  _, advantages = cost_gae(torch.zeros(2, 1, 1), values, values[0], dones, 0.5, 1.0)
+  # TD −2 and −1; off their mean ∓0.5, and nothing flows across the end.
+  torch.testing.assert_close(advantages.flatten(), torch.tensor([-0.5, 0.5]))
+
+
 def test_multipliers_are_prices_of_steps_above_the_limit(agent):
   """(A − λ A_C) / (1 + λ), with λ = 2 on one of two costs."""
   alg = agent.build(LagrangianCfg(cost_limit=1.0, multiplier_lr=1e-12))

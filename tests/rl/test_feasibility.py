@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from decap.constraints import BodyGroupCfg, Composition, decap_probability
 from decap.rl.config import FeasibilityCfg
-from decap.rl.feasibility import AnnealedLimit, Feasibility
+from decap.rl.feasibility import MAX_SAMPLES, AnnealedLimit, Feasibility
 from decap.rl.progress import Progress
 from decap.testing import waits
 
@@ -231,3 +231,20 @@ def test_the_state_survives_bit_for_bit_and_nothing_waits():
 def test_impossible_values_are_refused(field, value):
   with pytest.raises(ValueError, match=field):
     FeasibilityCfg(**{field: value})
+
+
+def test_the_worst_row_decides_and_not_the_best():
+  groups = {"a": BodyGroupCfg(("a",), 0.5), "b": BodyGroupCfg(("b",), 0.5)}
+  rows = Composition({"rate": {"a": 10.0, "b": 10.0}}, groups, ("a", "b"))
+  cfg = FeasibilityCfg(budget=1.0, target=None, quantile=0.5, shrink=1.0)
+  quantities = {"rate": torch.tensor([[10.0, 0.0], [10.0, 0.0]])}
+  applied = Feasibility(cfg, rows).apply(quantities, torch.zeros(2))
+  assert applied.tolist() == pytest.approx([0.5, 0.5])
+
+
+def test_many_environments_are_sampled_evenly():
+  """Of three times as many as are looked at, every third: 0, 3, 6, …"""
+  cfg = FeasibilityCfg(quantile=1.0, shrink=1.0)
+  annealed = AnnealedLimit(torch.tensor([1.0]), cfg)
+  q = torch.arange(3.0 * MAX_SAMPLES).unsqueeze(1)
+  assert annealed.update(q).tolist() == [3.0 * (MAX_SAMPLES - 1)]

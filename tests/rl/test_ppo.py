@@ -9,6 +9,7 @@ import torch
 from rsl_rl.models import MLPModel
 from tensordict import TensorDict
 
+from decap import collective
 from decap.rl.config import LagrangianCfg, LcpCfg, NIpoCfg, PpoCfg
 from decap.rl.modules import Models
 from decap.rl.ppo import PPO
@@ -142,18 +143,72 @@ def test_the_logged_kl_is_from_the_policy_that_acted(agent):
   torch.testing.assert_close(alg._kl_sum, expected.detach())
 
 
+def test_a_rollout_keeps_what_the_networks_said(agent):
+  alg = agent.build()
+  torch.manual_seed(0)
+  for seed in range(2):
+    obs = agent.make_obs(seed)
+    actions = alg.act(obs)
+    alg.process_env_step(*agent.make_step(seed))
+    with torch.no_grad():
+      expected = alg.critic(obs).squeeze(-1)
+      mean = alg.actor(obs)
+    torch.testing.assert_close(alg.storage.values[seed], expected)
+    torch.testing.assert_close(alg.storage.mean[seed], mean)
+    assert torch.equal(alg.storage.actions[seed], actions)
+    normal = torch.distributions.Normal(mean, alg.std)
+    log_prob = normal.log_prob(actions).sum(-1)
+    torch.testing.assert_close(alg.storage.log_prob[seed], log_prob.detach())
+
+
+class Aid:
+  """Stands at the feasibility aid: half of δ̄, and what it was told between."""
+
+  def __init__(self):
+    self.told = []
+
+  def apply(self, quantities, delta):
+    return delta / 2.0
+
+  def between_iterations(self, progress):
+    self.told.append(progress)
+
+  def metrics(self):
+    return {}
+
+
+def test_falls_and_time_outs_are_heard_apart(agent):
+  """Without "fell", what ended and did not time out has fallen."""
+  alg = agent.build()
+  heard = []
+  alg.progress.hear = lambda progress, fell: heard.append((progress, fell))
+  obs, rewards, _, extras = agent.make_step(0)
+  dones = torch.arange(agent.num_envs) < 4
+  for time_outs in (torch.arange(agent.num_envs) < 2, None):
+    more = {} if time_outs is None else {"time_outs": time_outs}
+    alg.act(obs)
+    extras = {"constraints": extras["constraints"], "progress": "far", **more}
+    alg.process_env_step(obs, rewards, dones, extras)
+  assert [progress for progress, _ in heard] == ["far", "far"]
+  assert heard[0][1].nonzero().flatten().tolist() == [2, 3]
+  assert heard[1][1].nonzero().flatten().tolist() == [0, 1, 2, 3]
+
+
+def test_aids_hear_of_every_iteration(agent):
+  alg = agent.build(PpoCfg(survival=True, entropy_coef=0.01, entropy_final=0.001))
+  alg.feasibility = Aid()
+  counted = []
+  alg.progress.between_iterations = lambda: counted.append(1)
+  alg.progress.steady_iterations.fill_(1e9)
+  alg.between_iterations(0.5)
+  assert alg.feasibility.told == [alg.progress] and counted == [1]
+  assert float(alg._weight("entropy")) == pytest.approx(-0.001)
+
+
 def test_the_logged_delta_is_what_is_applied(agent):
   """Half of the environment's δ̄, averaged over steps, and from zero every iteration."""
-
-  class Halving:
-    def apply(self, quantities, delta):
-      return delta / 2.0
-
-    def metrics(self):
-      return {}
-
   alg = agent.build(PpoCfg(survival=True))
-  alg.feasibility = Halving()
+  alg.feasibility = Aid()
   seen = []
   for deltas in ((0.2, 0.4), (0.6, 0.6)):
     for delta in deltas:
@@ -333,3 +388,18 @@ def test_recurrent_networks_are_refused(agent):
 def test_more_mini_batches_than_samples_are_refused(agent):
   with pytest.raises(ValueError, match="96 samples per iteration are too few"):
     agent.build(PpoCfg(num_mini_batches=97))
+
+
+def test_gradients_are_averaged_before_they_are_used(agent, monkeypatch):
+  """Processes whose mean gradient is zero learn nothing."""
+
+  def cancel(parameters):
+    for parameter in parameters:
+      parameter.grad.zero_()
+
+  monkeypatch.setattr(collective, "average_gradients", cancel)
+  alg = agent.build()
+  agent.rollout(alg)
+  before = agent.weights(alg)
+  alg.update()
+  assert torch.equal(agent.weights(alg), before)

@@ -54,6 +54,11 @@ def test_a_policy_that_is_its_own_mirror_image_has_no_mirror_loss(agent):
   assert found == pytest.approx(float(expected), rel=1e-4)
 
 
+def test_a_new_agent_does_not_mirror_yet(agent):
+  alg = agent.build(PpoCfg(mirror_loss_coef=1.0), mirrors=MIRRORS)
+  assert float(alg._weight("mirror")) == 0.0
+
+
 def test_training_pulls_both_sides_together(agent):
   losses = {}
   for coef in (1e-9, 20.0):

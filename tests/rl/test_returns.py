@@ -5,6 +5,7 @@ import rsl_rl.algorithms
 import torch
 from rsl_rl.storage import RolloutStorage
 
+from decap.rl import returns as returns_module
 from decap.rl.returns import standardise, survival_gae
 
 GAMMA, LAM = 0.9, 0.5
@@ -122,3 +123,28 @@ def test_standardise_by_hand():
 
 def test_standardise_of_a_constant_is_zero():
   assert torch.equal(standardise(torch.full((3, 4), 7.0)), torch.zeros(3, 4))
+
+
+def test_standardise_tells_a_tiny_deviation_from_none():
+  # Deviation 1.414e-8 and 1e-8 beside it: ∓1 / 2.414.
+  out = standardise(torch.tensor([[0.0], [2e-8]]))
+  assert out.flatten().tolist() == pytest.approx([-0.41421, 0.41421], rel=1e-4)
+
+
+def test_standardise_by_rows():
+  # Means 2 and 20; deviations sqrt(2) and sqrt(200).
+  out = standardise(torch.tensor([[1.0, 3.0], [10.0, 30.0]]), dims=(1,))
+  expected = torch.tensor([[-0.70711, 0.70711], [-0.70711, 0.70711]])
+  torch.testing.assert_close(out, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_standardise_over_processes(monkeypatch):
+  """Two processes with 1 and 3 each: mean 2, deviation sqrt(4 · 1 / 3) = 1.1547."""
+  collective = returns_module.collective
+  monkeypatch.setattr(collective, "size", lambda: 2)
+  monkeypatch.setattr(collective, "mean", lambda value: value)
+  monkeypatch.setattr(collective, "total", lambda value: 2 * value)
+  out = standardise(torch.tensor([[1.0], [3.0]]))
+  assert out.flatten().tolist() == pytest.approx([-0.86603, 0.86603], rel=1e-4)
+  rows = standardise(torch.tensor([[1.0, 3.0], [10.0, 30.0]]), dims=(1,))
+  assert rows.flatten().tolist() == pytest.approx([-0.86603, 0.86603] * 2, rel=1e-4)
