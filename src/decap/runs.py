@@ -65,6 +65,8 @@ class RunSpec:
   @staticmethod
   def from_dict(data: dict[str, Any]) -> RunSpec:
     """Inverse of `to_dict`."""
+    if not isinstance(data, dict):
+      raise TypeError("it does not map names to values")
     known = {field.name for field in dataclasses.fields(RunSpec)}
     values: dict[str, Any] = {k: v for k, v in data.items() if k in known}
     values["overrides"] = tuple(values["overrides"])
@@ -116,9 +118,9 @@ def read_limits(path: str | Path) -> dict[str, Any]:
     raise UserError(f"Cannot read the limits file {path}: {error.strerror}.") from error
   except (yaml.YAMLError, UnicodeDecodeError) as error:
     raise UserError(f"{path} is neither YAML nor JSON.") from error
+  data = data.get("limits", data) if isinstance(data, dict) else None
   if not isinstance(data, dict):
     raise UserError(f"{path} must map constraints to limits.")
-  data = data.get("limits", data)
   for name, limits in data.items():
     for group, limit in (limits if isinstance(limits, dict) else {"": limits}).items():
       where = f"{name}/{group}".rstrip("/")

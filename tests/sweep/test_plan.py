@@ -4,8 +4,14 @@ import pytest
 
 from decap.errors import UserError
 from decap.runs import RunSpec
-from decap.sweep.plan import make_plan, option_tokens, read_plan
+from decap.sweep.plan import (
+  make_plan,
+  option_tokens,
+  read_plan,
+  with_environments,
+)
 from decap.sweep.values import parse_duration
+from decap.tasks import ITERATIONS
 
 BASE = {"task": "g1-flat", "method": "decap", "iterations": 10, "num-envs": 64}
 
@@ -95,6 +101,17 @@ def test_durations(text, seconds):
   assert parse_duration(text) == seconds
 
 
+def test_what_a_file_does_not_say_is_as_in_train():
+  plan = make_plan({"task": "g1-flat", "num-envs": None})
+  (run,) = with_environments(plan, 256).runs
+  spec = run.spec
+  assert (spec.method, spec.seed, spec.iterations, spec.num_envs) == (
+    *("decap", 1, ITERATIONS, 256),
+  )
+  (run,) = with_environments(make_plan({"task": "g1-flat", "num-envs": 8}), 256).runs
+  assert run.spec.num_envs == 8
+
+
 def test_evaluation_options():
   assert make_plan(BASE).evaluate == ()
   assert make_plan({**BASE, "evaluate": False}).evaluate is None
@@ -114,8 +131,10 @@ def test_evaluation_options():
     ({"method": "decup"}, "Unknown method 'decup'"),
     ({"task": "g2"}, "Unknown task 'g2'"),
     ({"seed": [1, 1]}, "two runs are called 'g1-flat_decap_s1'"),
-    ({"seed": -1}, "a seed must be a whole number from 0 on, not -1"),
-    ({"iterations": None}, "'iterations' is missing"),
+    ({"seed": -1}, "a seed must be a whole number from 0 on .*, not -1"),
+    ({"iterations": "many"}, "'iterations' must be a whole number from 1 on"),
+    ({"task": None}, "'task' is missing"),
+    ({"seed": 2**32}, "from 0 on and below .*, not 4294967296"),
     ({"num-envs": 0}, "'num-envs' must be a whole number from 1 on, not 0"),
     ({"overrides": {"kappa": 3}}, "'kappa' must begin with 'env.' or 'agent.'"),
     ({"runs": {"method": "cat"}}, "'runs' must be a list"),

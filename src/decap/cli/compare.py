@@ -91,8 +91,14 @@ def _read_results(args: CompareArgs) -> tuple[list[str | None], list[Result]]:
       file=sys.stderr,
     )
     sources = [(label, path) for label, path in sources if path not in waiting]
-  labels = [label for label, _ in sources]
-  return labels, [find_result(path, args.label) for _, path in sources]
+  results = [find_result(path, args.label) for _, path in sources]
+  seen: set[Path] = set()
+  for result in results:
+    assert result.path is not None
+    if result.path.resolve() in seen:
+      raise UserError(f"{result.path} is there twice; compare different evaluations.")
+    seen.add(result.path.resolve())
+  return [label for label, _ in sources], results
 
 
 def _write_tables(args: CompareArgs, tables: Sequence[Table]) -> None:

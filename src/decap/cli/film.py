@@ -38,7 +38,8 @@ def spec_of(source: str, seed: int = 0) -> RunSpec:
   """What to build: the run's own environment, or that of a bundle's task."""
   path = Path(source)
   if (path / bundle.JSON_FILE).is_file():
-    info = bundle.read_info(path)
+    # All of it, so that what is wrong with a bundle is said before anything is drawn.
+    info = bundle.load_bundle(path).info
     return RunSpec(info["task"], info["method"], seed)
   checkpoint_files.resolve(path)
   return dataclasses.replace(load_spec(path), seed=seed)

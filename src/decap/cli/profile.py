@@ -12,8 +12,8 @@ from tyro.conf import UseAppendAction, arg
 
 from decap.cli import checks
 from decap.cli.terminal import progress_bar
-from decap.errors import UserError
-from decap.evaluation.protocol import Protocol
+from decap.errors import UserError, unknown
+from decap.evaluation.protocol import Protocol, check_steps
 from decap.options import machine
 from decap.options.args import OUTPUT_FILE, at_least
 from decap.options.types import Flag, Policy, Seed, Simulating, TaskName, shown
@@ -53,6 +53,7 @@ class ProfileArgs(Simulating):
     super().check()
     machine.check_num_envs(self.envs, self.device)
     self.quantiles()
+    check_steps(self.steps)
 
   def quantiles(self) -> dict[str, float]:
     """Group or scalar quantity → quantile."""
@@ -76,6 +77,8 @@ def profile(args: ProfileArgs) -> None:
   policy = load_policy(args.policy, args.device)
   task = args.task or policy.info["task"] or "g1-flat"
 
+  _check_groups(task, args.quantiles())
+
   def measure(title: str, protocol: Protocol) -> Evaluation:
     with progress_bar(title, protocol.steps) as on_step:
       return evaluate(
@@ -92,7 +95,6 @@ def profile(args: ProfileArgs) -> None:
     rollouts=1,
     envs=args.envs,
     steps=args.steps,
-    warmup=min(50, args.steps - 1),
     per_command=0,
     seed=args.seed,
   )
@@ -119,6 +121,18 @@ def profile(args: ProfileArgs) -> None:
   profiles.write_limits(Path(args.output), limits, rule, policy.info, walking.layout)
   _warn(walking.share_above(limits), profiles.MAX_SHARE)
   print(f"Wrote {args.output}; use it with 'decap train --limits {args.output}'.")
+
+
+def _check_groups(task: str, chosen: dict[str, float]) -> None:
+  """Refuse quantiles of what the task does not have, before anything is measured."""
+  from decap.tasks import env_cfg
+
+  cfg = env_cfg(task)
+  scalars = [n for n, t in cfg.constraints.items() if isinstance(t.limits, float)]
+  known = (*cfg.groups, *scalars)
+  for name in chosen:
+    if name not in known:
+      raise unknown("group", name, known)
 
 
 def _check_worth(metrics: dict[str, Any], name: str, force: bool) -> None:

@@ -26,12 +26,16 @@ from decap.sweep.mps import shared_gpu
 from decap.sweep.plan import Plan
 from decap.sweep.scheduler import Display, LocalScheduler, Scheduler, locked
 from decap.sweep.values import parse_duration
+from decap.tasks import CPU_NUM_ENVS, NUM_ENVS
 
 FAILED, UNFINISHED = 1, 3
 """Exit codes: some run failed; time was up, or Ctrl-C, with runs left to do."""
 
 GPU_JOBS = 2
 """Runs at a time on a GPU unless the file says otherwise."""
+
+LEAST_JOBS = 8
+"""As many runs at a time may be asked for on any machine, and one per core on larger."""
 
 
 @dataclass(kw_only=True)
@@ -117,9 +121,15 @@ def _plan_here(plan: Plan) -> Plan:
   """The plan with what this machine has."""
   device = machine.check_device(plan.device)
   machine.check_backend(plan.backend, device)
+  plan = plans.with_environments(plan, CPU_NUM_ENVS if device == "cpu" else NUM_ENVS)
   for run in plan.runs:
     machine.check_num_envs(run.spec.num_envs, device)
   jobs = plan.jobs or (1 if device == "cpu" else GPU_JOBS)
+  most = max(LEAST_JOBS, os.cpu_count() or 1)
+  if jobs > most:
+    raise UserError(
+      f"{jobs} runs at a time are too many for this machine: {most} at most."
+    )
   return dataclasses.replace(plan, device=device, jobs=jobs)
 
 
@@ -134,6 +144,7 @@ def _plan_there(plan: Plan, parallel: int | None) -> Plan:
     )
   device = "cpu" if plan.device == "cpu" else "cuda"
   machine.check_backend(plan.backend, device)
+  plan = plans.with_environments(plan, CPU_NUM_ENVS if device == "cpu" else NUM_ENVS)
   jobs = min(parallel or plan.resources.parallel or len(plan.runs), len(plan.runs))
   return dataclasses.replace(plan, cluster="slurm", device=device, jobs=jobs)
 

@@ -34,9 +34,7 @@ from decap.runs import (
   read_limits,
   run_folder,
 )
-from decap.tasks import TASKS
-
-CPU_NUM_ENVS = 256
+from decap.tasks import CPU_NUM_ENVS, TASKS
 
 
 @dataclass(kw_only=True)

@@ -116,6 +116,7 @@ def _checked_configs(
     state = checkpoint.load(start)
     if resumes:
       checkpoint.require_continuable(state, start)
+    checkpoint.require_joints(state, start, TASKS[spec.task].describe().joint_names)
   env_cfg, agent_cfg = build_configs(spec)
   checks.check_torch_device(device)
   checks.check_gpu_memory(env_cfg.scene.num_envs, device)

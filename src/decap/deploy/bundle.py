@@ -187,7 +187,7 @@ def load_bundle(folder: str | Path) -> Bundle:
   if digest != info["onnx_sha256"]:
     raise UserError(
       f"{folder / ONNX_FILE} does not match the checksum in {JSON_FILE} (it has "
-      f"{digest[:12]}…, {info['onnx_sha256'][:12]}… was expected): the two files are "
+      f"{digest[:12]}…, {str(info['onnx_sha256'])[:12]}… was expected): the two files are "
       "not from the same export, or one was damaged."
     )
   return Bundle(folder, info, onnx)

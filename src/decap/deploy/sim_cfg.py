@@ -53,8 +53,8 @@ class SimCfg:
       value = getattr(self, name)
       if not low <= value <= high:
         raise UserError(f"{name} must be between {low:g} and {high:g}, not {value:g}.")
-    if self.seed < 0:
-      raise UserError(f"seed must be at least 0, not {self.seed}.")
+    if not 0 <= self.seed < 2**32:
+      raise UserError(f"seed must be at least 0 and below 2^32, not {self.seed}.")
     if self.ground_friction is not None and not 0.0 < self.ground_friction <= 5.0:
       raise UserError(
         f"ground_friction must be above 0 and at most 5, not {self.ground_friction:g}."

@@ -125,6 +125,18 @@ class Protocol:
     return Protocol(**data)
 
 
+WARMUP = Protocol.warmup
+
+
+def check_steps(steps: int) -> None:
+  """Refuse an evaluation of which nothing, or next to nothing, would count."""
+  if steps <= WARMUP:
+    raise UserError(
+      f"--steps must be above {WARMUP}, since so many after a reset do not count, not "
+      f"{steps}."
+    )
+
+
 QUICK = Protocol(rollouts=4, envs=16, steps=300, per_command=16)
 """A look in a minute on a CPU."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from decap.evaluation.protocol import QUICK, Protocol
+from decap.evaluation.protocol import QUICK, Protocol, check_steps
 from decap.options import machine
 from decap.options.args import at_least
 from decap.options.types import (
@@ -51,6 +51,8 @@ class ProtocolArgs(Simulating):
 
   def check(self) -> None:
     super().check()
+    if self.steps is not None:
+      check_steps(self.steps)
     size = self.protocol(self.task or "g1-flat").num_envs
     machine.check_num_envs(size, self.device)
 
@@ -64,7 +66,6 @@ class ProtocolArgs(Simulating):
     return Protocol(
       task=task,
       **sizes,
-      warmup=max(0, min(base.warmup, sizes["steps"] - 1)),
       commands="fixed" if self.command is not None else self.commands,
       command=self.command,
       disturbed=self.disturbed,

@@ -6,6 +6,13 @@ import math
 from dataclasses import dataclass, field
 from typing import Literal
 
+# fmt: off
+Activation = Literal[
+  "elu", "selu", "relu", "crelu", "lrelu", "tanh",
+  "sigmoid", "softplus", "gelu", "swish", "mish", "identity",
+]
+# fmt: on
+
 
 @dataclass
 class PolicyCfg:
@@ -13,7 +20,7 @@ class PolicyCfg:
 
   hidden_dims: tuple[int, ...] = (512, 256, 128)
   """Widths of the hidden layers of actor, critic and cost critic."""
-  activation: str = "elu"
+  activation: Activation = "elu"
   """Activation between the layers, by rsl_rl's name for it."""
   init_std: float | dict[str, float] = 1.0
   """Initial standard deviation of the actions: one value, or one per joint-name
@@ -31,6 +38,11 @@ class PolicyCfg:
   """σ stays below this multiple of its initial value. None: it may grow."""
 
   def __post_init__(self) -> None:
+    stds = (
+      self.init_std.values() if isinstance(self.init_std, dict) else [self.init_std]
+    )
+    if not all(0.0 < std < math.inf for std in stds):
+      raise ValueError(f"init_std must be above 0 and finite, not {self.init_std}.")
     if not self.hidden_dims or min(self.hidden_dims) < 1:
       raise ValueError(
         f"hidden_dims must be one or more widths above 0, not {self.hidden_dims}."

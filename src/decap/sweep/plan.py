@@ -19,6 +19,7 @@ from decap.methods import check_options, get_method
 from decap.runs import RunSpec, read_limits
 from decap.sweep import values
 from decap.sweep.resources import Resources, read_resources
+from decap.tasks import ITERATIONS
 
 if TYPE_CHECKING:
   from decap.evaluation.protocol_args import ProtocolArgs
@@ -180,6 +181,7 @@ def _expand(block: dict[str, Any], base: Path) -> list[PlannedRun]:
   choices: list[list[Any]] = [
     [(key, value) for value in values.as_list(items)] for key, items in grid.items()
   ]
+  block = {"method": "decap", "iterations": ITERATIONS, **_given(block)}
   choices = [_names(block, "task"), _names(block, "method"), *choices, _seeds(block)]
   limits_file = base / str(block["limits"]) if block.get("limits") else None
   runs = []
@@ -189,7 +191,7 @@ def _expand(block: dict[str, Any], base: Path) -> list[PlannedRun]:
       task=task,
       method=method,
       seed=seed,
-      num_envs=values.whole(block, "num-envs", 1),
+      num_envs=values.whole(block, "num-envs", 1) if "num-envs" in block else None,
       iterations=values.whole(block, "iterations", 1),
       blind=values.yes(block, "blind"),
       limits=read_limits(limits_file) if limits_file else {},
@@ -200,6 +202,22 @@ def _expand(block: dict[str, Any], base: Path) -> list[PlannedRun]:
     name = "_".join(part for part in (task, method, label, f"s{seed}") if part)
     runs.append(PlannedRun(name, spec, label, limits_file))
   return runs
+
+
+def with_environments(plan: Plan, num_envs: int) -> Plan:
+  """The plan with as many environments where its file says nothing."""
+  runs = tuple(
+    run
+    if run.spec.num_envs
+    else dataclasses.replace(run, spec=dataclasses.replace(run.spec, num_envs=num_envs))
+    for run in plan.runs
+  )
+  return dataclasses.replace(plan, runs=runs)
+
+
+def _given(block: Mapping[str, Any]) -> dict[str, Any]:
+  """What a block says; an empty value is train's default."""
+  return {key: value for key, value in block.items() if value is not None}
 
 
 def _check_run(spec: RunSpec) -> None:
@@ -252,8 +270,10 @@ def _names(block: dict[str, Any], key: str) -> list[str]:
 def _seeds(block: dict[str, Any]) -> list[int]:
   seeds = values.as_list(block.get("seed", 1))
   for seed in seeds:
-    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-      raise UserError(f"a seed must be a whole number from 0 on, not {seed!r}.")
+    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**32:
+      raise UserError(
+        f"a seed must be a whole number from 0 on and below 2^32, not {seed!r}."
+      )
   return seeds
 
 

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 TerrainName = Literal["flat", "rough"]
 
+ITERATIONS, NUM_ENVS, CPU_NUM_ENVS = 2000, 1024, 256
+"""How long and with how many environments a task is trained unless someone says."""
+
 
 @dataclass(frozen=True)
 class Task:
@@ -85,7 +88,7 @@ def agent_cfg(name: str) -> AgentCfg:
 
   std = get_task(name).describe().exploration
   return AgentCfg(
-    iterations=2000,
+    iterations=ITERATIONS,
     policy=PolicyCfg(init_std=std, std_type="log", std_growth=1.0),
     algorithm=PpoCfg(
       learning_rate=3e-4,

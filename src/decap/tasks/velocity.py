@@ -37,7 +37,7 @@ from decap.envs.constraint_manager import ConstraintTermCfg
 from decap.envs.following import FollowingCfg
 from decap.envs.mdp import constraints as quantities
 from decap.robots.description import RobotDescription
-from decap.tasks import TerrainName, terrains
+from decap.tasks import NUM_ENVS, TerrainName, terrains
 
 BANDS = {
   "slow": (0, 0.1, 0.5),
@@ -64,7 +64,7 @@ def velocity_env_cfg(
   """
   cfg = ConstrainedEnvCfg(
     scene=SceneCfg(
-      num_envs=1024,
+      num_envs=NUM_ENVS,
       terrain=terrains.flat() if terrain == "flat" else terrains.rough(play),
       entities={"robot": robot.entity},
       sensors=_sensors(robot),

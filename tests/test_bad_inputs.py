@@ -1,0 +1,273 @@
+"""Whatever a user gets wrong: exit code 2, one sentence, nothing written, and at once.
+
+One table for all commands. What needs a file finds it by name in the folder that
+`tests.bad_files` fills.
+"""
+
+import os
+import time
+
+import pytest
+
+from decap.cli import main
+from tests.bad_files import BUNDLES, LIMITS, METRICS, RUNS, SWEEPS, write_files
+
+G1 = ("train", "--task", "g1-flat", "--device", "cpu")
+PLAY = ("play", "good", "--device", "cpu")
+EVALUATE = ("evaluate", "good", "--device", "cpu")
+PROFILE = ("profile", "good", "--device", "cpu")
+
+COUNT = ("0", "-1", "x", "1.5", "nan")
+SEED = ("-1", "x", "4294967296", str(2**80))
+NUMBER = ("x", "nan", "inf")
+POSITIVE = ("0", "-1", *NUMBER)
+
+NUMBERS = {
+  (*G1, "--num-envs"): (*COUNT, "1000000000"),
+  (*G1, "--iterations"): COUNT,
+  (*G1, "--threads"): COUNT,
+  (*G1, "--gpus"): ("x", "0", "-1", "99"),
+  (*G1, "--seed"): SEED,
+  (*EVALUATE, "--rollouts"): COUNT,
+  (*EVALUATE, "--envs"): COUNT,
+  (*EVALUATE, "--steps"): (*COUNT, "1", "50"),
+  (*EVALUATE, "--per-command"): ("-1", "x"),
+  (*EVALUATE, "--trajectory"): ("-1", "x"),
+  (*EVALUATE, "--seed"): SEED,
+  (*EVALUATE, "--command"): ("1", "x 0 0", "nan 0 0", "0 0 inf", "1 2 3 4"),
+  (*PROFILE, "--envs"): COUNT,
+  (*PROFILE, "--steps"): (*COUNT, "50"),
+  (*PROFILE, "--seed"): SEED,
+  (*PROFILE, "--quantile"): (
+    "1.5",
+    "upper",
+    "upper=x",
+    "upper=0",
+    "upper=1.5",
+    "tail=0.5",
+  ),
+  (*PLAY, "--seconds"): (*POSITIVE, "1e9"),
+  (*PLAY, "--distance"): ("0", "1000", "x"),
+  (*PLAY, "--azimuth"): NUMBER,
+  (*PLAY, "--size"): ("0 0", "641 480", "64", "x y", "100000 100000"),
+  (*PLAY, "--port"): ("0", "70000", "x"),
+  (*PLAY, "--num-envs"): COUNT,
+  (*PLAY, "--seed"): SEED,
+  (*PLAY, "--command"): ("1 0", "x 0 0", "nan 0 0"),
+  ("sim2sim", "good", "--seconds"): POSITIVE,
+  ("sim2sim", "good", "--delay-s"): ("-1", "0.1", "x"),
+  ("sim2sim", "good", "--ground-friction"): ("-1", "x", "nan"),
+  ("sim2sim", "good", "--joint-friction"): ("-1", "x", "nan"),
+  ("sim2sim", "good", "--payload-kg"): ("x", "inf", "-100"),
+  ("sim2sim", "good", "--push-m-s"): ("x", "nan", "-1"),
+  ("sim2sim", "good", "--noise"): ("-1", "x"),
+  ("sim2sim", "good", "--speed"): NUMBER,
+  ("sim2sim", "good", "--seed"): SEED,
+  ("sim2sim", "good", "--terrain"): ("moon",),
+  ("sim2sim", "table", "good", "--repeats"): COUNT,
+  ("sim2sim", "table", "good", "--jobs"): COUNT,
+  ("simulator", "--dof"): ("30", "x"),
+  ("simulator", "--delay-s"): ("-1", "x", "nan"),
+  ("simulator", "--domain"): ("-1", "300", "x"),
+  ("simulator", "--terrain"): ("moon",),
+  ("deploy", "good", "--dry-run", "--domain"): ("-1", "300", "x"),
+  ("deploy", "good", "--dry-run", "--log-mb"): ("0", "x"),
+  ("deploy", "good", "--dry-run", "--seconds"): ("0", "-1", "x"),
+  ("deploy", "good", "--dry-run", "--wait"): POSITIVE,
+  ("faults", "good", "--seeds"): ("-1", "x"),
+  ("faults", "good", "--kind"): ("weather",),
+  ("faults", "good", "--domain"): ("-1", "999"),
+  ("bench", "--num-envs"): COUNT,
+  ("bench", "--seconds"): ("0", "-1", "x"),
+  ("bench", "--task"): ("g2",),
+  ("bench", "--cases"): ("fast",),
+  ("bench", "scaling", "--num-envs"): COUNT,
+  ("bench", "engines", "--seconds"): ("0", "-1", "x"),
+  ("demo", "--iterations"): ("1", "0", "x"),
+  ("demo", "--num-envs"): COUNT,
+  ("demo", "--seconds"): POSITIVE,
+  ("sweep", "good.yaml", "--jobs"): (*COUNT, "100000"),
+  ("sweep", "good.yaml", "--time-limit"): ("soon", "0s", "-1m"),
+  ("sweep", "good.yaml", "--device"): ("gpu", "cuda:99"),
+}
+"""What an option is given → that must be refused."""
+
+WORDS = (
+  ("trian", "did you mean 'train'"),
+  ("train", "--task is missing"),
+  ("train --task g2", "Unknown task 'g2'"),
+  ("train --task g1-flat --method decup", "Unknown method 'decup'"),
+  ("train --tsk g1-flat", "Unknown option '--tsk'"),
+  ("train g1-flat", "Unknown argument 'g1-flat'"),
+  ("train --task g1-flat --device gpu", "Unknown device 'gpu'"),
+  ("train --task g1-flat --device cuda:99", "GPU"),
+  ("train --task g1-flat --backend isaac", "must be one of auto, warp, native"),
+  ("train --task g1-flat --run-name a/b", "must be a plain name"),
+  ("train --task g1-flat --log-root /proc/decap", "Cannot write"),
+  ("train --task g1-flat --logger paper", "must be one of tensorboard, wandb"),
+  ("train --task g1-flat --init-from nowhere", "There is no run"),
+  ("train --task g1-flat --limits nowhere", "No such file"),
+  ("train --device cpu --task g1-flat --backend warp --threads 1", "for C MuJoCo"),
+  ("train --resume nowhere", "There is no run folder"),
+  ("train --resume empty", "is not a run folder"),
+  ("train --resume empty --seed 2", "--seed cannot change"),
+  ("train --resume empty --task g1-flat", "--task cannot change"),
+  ("train --resume empty --init-from empty", "exclude each other"),
+  ("train --resume empty --agent.policy.init-std 1", "cannot change"),
+  ("train --task g1-flat --method lcp --env.termination.kappa 3", "does not use"),
+  ("export", "is missing"),
+  ("export nowhere", "There is no run folder"),
+  ("export empty", "no checkpoint"),
+  ("export good --env.seed 1", "takes no '--env.seed'"),
+  ("play", "is missing"),
+  ("play nowhere", "There is no run folder"),
+  ("play empty", "no checkpoint"),
+  ("play good good", "give --video too"),
+  ("play good --video walk.avi", "must end in .mp4 or .gif"),
+  ("play good --video nowhere/walk.mp4", "There is no folder"),
+  ("play good --schedule x", "is not SECONDS:VX,VY,YAW"),
+  ("play good --schedule 0:1,0", "is not SECONDS:VX,VY,YAW"),
+  ("play good --schedule 3:0,0,0%0:0,0,0", "in the order of their times"),
+  ("play good --command 1 0 0 --schedule 0:1,0,0", "exclude each other"),
+  ("evaluate", "is missing"),
+  ("evaluate nowhere", "There is no run folder"),
+  ("evaluate empty", "has no policy"),
+  ("evaluate stand --task g2", "Unknown task 'g2'"),
+  ("evaluate stand --commands slow", "must be one of random, switching"),
+  ("evaluate stand --limits nowhere", "No such file"),
+  ("evaluate stand --output /proc/decap", "Cannot write"),
+  ("profile nowhere", "There is no run folder"),
+  ("profile good --output /proc/x/limits.yaml", "Cannot write"),
+  ("compare", "is missing"),
+  ("compare nowhere", "There is no run folder or metrics file"),
+  ("compare empty", "has no metrics.json"),
+  ("compare metrics.json metrics.json", "is there twice"),
+  ("compare A=metrics.json B=metrics.json", "is there twice"),
+  ("compare metrics.json --baseline lcp", "no baseline 'lcp'"),
+  ("compare metrics.json --label disturbed --format word", "must be one of terminal"),
+  ("compare metrics.json --output tables.md", "need --format"),
+  ("compare metrics.json --html /proc/x/r.html", "Cannot write"),
+  ("compare metrics.json --plot pie", "must be one of response"),
+  ("compare metrics.json --plot traces", "needs trajectories"),
+  ("compare metrics.json --plot training", "needs run folders"),
+  ("compare metrics.json --plot joints --quantity warmth", "warmth"),
+  ("sim2sim", "needs at least one bundle"),
+  ("sim2sim nowhere", "is not a policy bundle"),
+  ("sim2sim table", "needs at least one bundle"),
+  ("sim2sim good good", "give --video too"),
+  ("sim2sim good --trace /proc/x/t.npz", "Cannot write"),
+  ("deploy", "is missing"),
+  ("deploy good", "--interface is missing"),
+  ("deploy good --interface lo --simulator", "takes no --interface"),
+  ("deploy good --interface nowhere0", "nowhere0"),
+  ("deploy nowhere --dry-run", "is not a policy bundle"),
+  ("faults nowhere", "is not a policy bundle"),
+  ("flight nowhere", "nowhere"),
+  ("flight empty", "empty"),
+  ("figure", "is missing"),
+  ("figure circle", "must be one of barrier"),
+  ("figure barrier --output x.txt", "must end in .png"),
+  ("bench speed", "must be one of training"),
+  ("bench --steps 3", "Unknown option '--steps'"),
+  ("bench engines --cases stock", "has no case 'stock'"),
+  ("bench --device cpu --cases captured", "needs a GPU"),
+  ("bench --from nowhere", "nowhere"),
+  ("bench --from metrics.json", "metrics.json"),
+  ("bench --from metrics.json --num-envs 4", "takes no --num-envs"),
+  ("demo --output /proc/decap", "Cannot write"),
+  ("list everything", "Unknown argument 'everything'"),
+  ("sweep", "is missing"),
+  ("sweep nowhere", "Cannot read the sweep file"),
+)
+
+OVERRIDES = (
+  ("--env.rewards.track-xy.wieght", "2"),
+  ("--env.termination.rho", "half"),
+  ("--env.termination.rho", "1.5"),
+  ("--env.termination.kappa", "inf"),
+  ("--env.termination.kappa", "0"),
+  ("--env.rewards.track-xy.weight", "nan"),
+  ("--env.decimation", "0"),
+  ("--env.episode-length-s", "-1"),
+  ("--env.constraints.joint-vel.limits", "{'upper': 1e999, 'lower': 1.0}"),
+  ("--agent.policy.hidden-dims", "()"),
+  ("--agent.policy.hidden-dims", "(0,)"),
+  ("--agent.policy.hidden-dims", "(32,-1)"),
+  ("--agent.policy.activation", "magic"),
+  ("--agent.policy.init-std", "-1"),
+  ("--agent.algorithm.learning-rate", "inf"),
+  ("--agent.algorithm.learning-rate", "0"),
+  ("--agent.algorithm.gamma", "1.5"),
+  ("--agent.algorithm.schedule", "slow"),
+  ("--agent.algorithm.num-mini-batches", "0"),
+  ("--agent.algorithm.feasibility.quantile", "1.5"),
+  ("--agent.num-steps-per-env", "0"),
+  ("--agent.save-interval", "0"),
+  ("--agent.seed", "3"),
+  ("--agent.logger", "wandb"),
+  ("--agent.colour", "red"),
+)
+
+
+def _cases():
+  for words, given in NUMBERS.items():
+    for value in given:
+      # The sentence names the option, or its field, or else what was given.
+      field = words[-1].strip("-").replace("-", "_")
+      yield (*words, *value.split(" ")), (words[-1], field, value.split("=")[0])
+  for line, message in WORDS:
+    yield tuple(word.replace("%", " ") for word in line.split()), message
+  for override in OVERRIDES:
+    field = override[0].split(".")[-1].replace("-", "_")
+    yield (*G1, *override), (field, override[0], "Unrecognized")
+  for name, message in BUNDLES.items():
+    yield ("play", name, "--video", "x.mp4", "--device", "cpu"), message
+    yield ("evaluate", name, "--device", "cpu"), message
+    yield ("sim2sim", name), message
+    yield ("deploy", name, "--dry-run"), message
+  for name, message in METRICS.items():
+    yield ("compare", name), message
+  for name, message in SWEEPS.items():
+    yield ("sweep", name, "--dry-run", "--device", "cpu"), message
+  for name, message in LIMITS.items():
+    yield (*G1, "--limits", name), message
+  for name, message in RUNS.items():
+    yield ("train", "--resume", name, "--iterations", "9", "--device", "cpu"), message
+    yield ("play", name, "--device", "cpu"), message
+
+
+CASES = list(_cases())
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+  """A folder with all bad files, and the time that all cases take together."""
+  path = tmp_path_factory.mktemp("bad")
+  write_files(path)
+  started = time.process_time()
+  yield path
+  assert time.process_time() - started < 60.0
+
+
+def test_there_are_enough():
+  assert len(CASES) >= 200 and len({argv for argv, _ in CASES}) == len(CASES)
+
+
+@pytest.mark.parametrize(
+  ("argv", "message"), CASES, ids=[" ".join(c) for c, _ in CASES]
+)
+def test_a_bad_input_gets_one_sentence(folder, argv, message, monkeypatch, capsys):
+  monkeypatch.chdir(folder)
+  before = sorted(os.listdir(folder))
+  assert main(list(argv)) == 2
+  captured = capsys.readouterr()
+  lines = captured.err.splitlines()
+  assert len(lines) == 1, captured.err
+  assert lines[0].startswith("decap: ") and lines[0].endswith(".")
+  assert any(
+    m in lines[0] for m in ([message] if isinstance(message, str) else message)
+  )
+  assert "Traceback" not in lines[0] and "Building" not in captured.out
+  # A row of the table whose option is gone tests nothing.
+  assert "Unknown option" not in lines[0] or "Unknown option" in message
+  assert sorted(os.listdir(folder)) == before
