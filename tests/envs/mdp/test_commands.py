@@ -43,8 +43,8 @@ def test_the_task_uses_the_masked_term(env):
   term = env.command_manager.get_term("twist")
   assert type(term) is VelocityCommand
   low, high = term.ranges
-  assert low.tolist() == pytest.approx([-0.5, -0.3, -0.5, 0.0])
-  assert high.tolist() == pytest.approx([1.0, 0.3, 0.5, 0.0])
+  assert low.tolist() == pytest.approx([-0.5, -0.5, -0.5, 0.0])
+  assert high.tolist() == pytest.approx([1.0, 0.5, 0.5, 0.0])
 
 
 def test_resampling_stays_within_ranges_and_mask(env):
