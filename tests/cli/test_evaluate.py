@@ -183,7 +183,7 @@ def test_a_profile_of_walking_is_not(capsys):
 def test_quick_is_a_default_that_explicit_sizes_override():
   quick = EvaluateArgs(policy="stand", quick=True).protocol("g1-flat")
   assert (quick.rollouts, quick.envs, quick.steps, quick.warmup) == (4, 16, 300, 50)
-  short = EvaluateArgs(policy="stand", quick=True, steps=30).protocol("g1-flat")
-  assert (short.envs, short.steps, short.warmup) == (16, 30, 29)
+  short = EvaluateArgs(policy="stand", quick=True, steps=60).protocol("g1-flat")
+  assert (short.envs, short.steps, short.warmup) == (16, 60, 50)
   full = EvaluateArgs(policy="stand").protocol("g1-flat")
   assert (full.num_envs, full.steps) == (1280 + 13 * 32, 1000)
