@@ -1,16 +1,18 @@
-"""The example of the README runs as it is printed."""
+"""What the README and the first pages print is what there is."""
 
 import json
 import re
 from pathlib import Path
 
 README = Path(__file__).parents[1] / "README.md"
+DOCS = README.parent / "docs"
 
 
-def test_the_example_of_the_readme_trains_a_constrained_go1():
-  (example,) = re.findall(r"```python\n(.*?)```", README.read_text("utf-8"), re.DOTALL)
+def test_the_example_of_an_own_task_trains_a_constrained_go1():
+  page = DOCS / "own-task.md"
+  (example,) = re.findall(r"```python\n(.*?)```", page.read_text("utf-8"), re.DOTALL)
   names: dict = {}
-  exec(compile(example, str(README), "exec"), names)
+  exec(compile(example, str(page), "exec"), names)
   assert names["runner"].iteration == 2
   assert names["env"].constraint_manager.cost_names == (
     "action_rate/front",
@@ -21,15 +23,19 @@ def test_the_example_of_the_readme_trains_a_constrained_go1():
   )
 
 
-def test_the_readme_names_every_method_and_command():
+def test_every_method_and_command_is_named():
   from decap.cli import SUBCOMMANDS
   from decap.methods import METHODS
 
-  text = README.read_text("utf-8")
   for name in METHODS:
-    assert f"| `{name}` |" in text
+    assert f"`{name}`" in _text(), name
+  commands = (DOCS / "commands.md").read_text("utf-8")
   for name in SUBCOMMANDS:
-    assert f"decap {name}" in text or f"make {name}" in text, name
+    assert f"decap {name}" in commands or f"make {name}" in _text(), name
+
+
+def test_the_readme_fits_on_two_screens():
+  assert len(_text().splitlines()) <= 110
 
 
 def test_the_table_of_the_readme_is_what_was_measured():
