@@ -34,7 +34,9 @@ class Limits:
   temperature_c: float = 90.0
   """Temperature of the hottest motor."""
   persistence: int = 3
-  """States in a row that must show tilt, range, speed or heat: one may be noise."""
+  """States in a row that must show tilt, range or heat: one may be noise."""
+  speed_persistence: int = 10
+  """The same of speed, 20 ms: a foot that slips off an edge is that fast for a moment."""
   target_jump_rad: float = 3.0
   """Change of a joint's target from one policy step to the next. Ankles on gravel reach 1.8;
   what targets may ask of the motors is limited elsewhere."""
@@ -131,8 +133,9 @@ class Monitor:
       return f"states are frozen: nothing changed for {now_s - self._moved_s:.3f} s"
     if now_s - self._foreign_s < 1.0:
       return "another program sends commands to the robot"
-    for count, sentence in self._over.values():
-      if count >= limits.persistence:
+    for kind, (count, sentence) in self._over.items():
+      speed = kind == "joint speed"
+      if count >= (limits.speed_persistence if speed else limits.persistence):
         return sentence
     return None
 
