@@ -87,7 +87,7 @@ def test_terrains_are_checked_before_mujoco_is_loaded():
       "delay_s must be between 0 and 0.02, not 0.03",
     ),
     ([str(POLICY), "--delay-s", "nan"], "delay_s must be between 0 and 0.02, not nan"),
-    ([str(POLICY), "--seed", "-1"], "seed must be at least 0, not -1"),
+    ([str(POLICY), "--seed", "-1"], "seed must be at least 0 and below 2^32, not -1"),
     ([str(POLICY), "--seconds", "0"], "--seconds"),
     ([str(POLICY), "--video", "walk.avi"], "must end in .mp4 or .gif"),
     ([str(POLICY), str(POLICY)], "side by side"),
