@@ -1,14 +1,16 @@
 """Faults end as their class states; the whole campaign is ``decap faults``."""
 
+import functools
 import json
 import os
 
 import pytest
 
 from decap.cli import main
-from decap.deploy import campaign, faults, grounds
+from decap.deploy import campaign, controller, faults, grounds
 from decap.deploy.faults import KINDS, STOPPED, TOLERATED, Outcome, make_plan, play
 from decap.deploy.kill import play_kill
+from decap.deploy.stops import Limits
 
 from .network import needs_dds
 from .robots import POLICY, released
@@ -92,6 +94,13 @@ def test_a_short_walk_has_no_false_stop():
   (leg,) = campaign.soak(released(), 0.5, leg_s=1.0)
   assert (leg.terrain, leg.end) == ("flat", "walked")
   assert leg.seconds == pytest.approx(1.0, abs=0.01)
+
+
+def test_a_stop_of_a_robot_that_would_have_walked_on_is_a_false_one(monkeypatch):
+  wary = functools.partial(Limits, joint_speed_share=0.05)
+  monkeypatch.setattr(controller, "Limits", wary)
+  leg = campaign.walk_leg(released(), "flat", seed=0, leg_s=3.0)
+  assert leg.end == "false stop" and "is faster than" in leg.reason
 
 
 def test_two_processes_walk_the_same_walks():

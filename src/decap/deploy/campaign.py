@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from decap.deploy.operator import Script
 from decap.deploy.parallel import in_order
 from decap.deploy.simulation import SimCfg, SimulatedRobot
 from decap.deploy.states import Mode
+from decap.deploy.stops import Limits
 
 STAND_S, RELEASE_S, WALK_S = 0.4, 1.0, 1.5
 LEG_S = 30.0
@@ -27,6 +28,14 @@ LEG_S = 30.0
 EDGE_M = 0.5
 """A walk is over so far before a course ends: behind it a robot falls over the edge."""
 COMMAND_S = 4.0
+AFTER_S = 2.0
+"""So long after a stop a robot must still be up, had it not been stopped."""
+BLIND = Limits(
+  tilt_rad=np.inf,
+  joint_margin_rad=np.inf,
+  joint_speed_share=np.inf,
+  target_jump_rad=np.inf,
+)
 DOMAINS = 20
 """DDS domains that runs with processes take turns on."""
 
@@ -88,11 +97,26 @@ def _loaded(folder: str) -> Bundle:
 
 
 def walk_leg(bundle: Bundle, terrain: str, seed: int, leg_s: float = LEG_S) -> Leg:
-  """One walk; a stop of a robot that is not falling is a false one."""
+  """One walk; a stop of a robot that would have gone on is a false one."""
+  leg, fell = _walk(bundle, terrain, seed, leg_s)
+  if not leg.reason:
+    return leg
+  # A robot that stumbles is stopped before it lies: the same walk again, unstopped.
+  fell = fell or _walk(bundle, terrain, seed, leg.seconds + AFTER_S, BLIND)[1]
+  return replace(leg, end="fell" if fell else "false stop")
+
+
+def _walk(
+  bundle: Bundle, terrain: str, seed: int, leg_s: float, limits: Limits | None = None
+) -> tuple[Leg, bool]:
+  """A walk that ends with its time, its course or a stop; and whether the robot fell."""
   sim = SimulatedRobot(len(bundle.joint_names), SimCfg(terrain=terrain, seed=seed))
   forward_only = terrain not in ("flat", "carpet")
-  script = _commands(bundle, seed, leg_s, forward_only)
-  controller = Controller(sim, sim.motors, [bundle], Script(script), stand_s=STAND_S)
+  # Of the longest walk, whatever the length of this one: the same commands.
+  script = _commands(bundle, seed, LEG_S, forward_only)
+  controller = Controller(
+    sim, sim.motors, [bundle], Script(script), limits, stand_s=STAND_S
+  )
 
   def release(_: Controller, cycle: Cycle) -> None:
     if sim.held and cycle.now_s >= RELEASE_S:
@@ -100,25 +124,21 @@ def walk_leg(bundle: Bundle, terrain: str, seed: int, leg_s: float = LEG_S) -> L
 
   controller.observers.append(release)
   end_s = WALK_S + leg_s
-  tilt = 0.0
+  fell = False
 
   def over() -> bool:
-    nonlocal tilt
+    nonlocal fell
+    # It tips over, or sinks to its knees; before, it may hang.
+    down = sim.tilt() > 0.5 or sim.base_height() < 0.6
+    fell = fell or (down and sim.now_s() > WALK_S)
     stopped = controller.machine.mode is Mode.DAMPING
-    if not stopped:
-      tilt = sim.tilt()
     x, y = sim.data.qpos[:2]
     left = not TERRAINS[terrain].holds(x, y, EDGE_M)
     return sim.now_s() >= end_s or stopped or left
 
   controller.run(over)
-  walked_s = sim.now_s() - WALK_S
-  if controller.machine.mode is not Mode.DAMPING:
-    return Leg(terrain, seed, walked_s, "walked")
-  # A robot that tips over, or sinks to its knees, is stopped rightly.
-  falling = tilt > 0.5 or sim.base_height() < 0.6
-  end = "fell" if falling else "false stop"
-  return Leg(terrain, seed, walked_s, end, controller.machine.stop_reason)
+  reason = controller.machine.stop_reason or ""
+  return Leg(terrain, seed, sim.now_s() - WALK_S, "walked", reason), fell
 
 
 def _commands(bundle: Bundle, seed: int, leg_s: float, forward_only: bool) -> str:
