@@ -112,8 +112,7 @@ def _walk(
   """A walk that ends with its time, its course or a stop; and whether the robot fell."""
   sim = SimulatedRobot(len(bundle.joint_names), SimCfg(terrain=terrain, seed=seed))
   forward_only = terrain not in ("flat", "carpet")
-  # Of the longest walk, whatever the length of this one: the same commands.
-  script = _commands(bundle, seed, LEG_S, forward_only)
+  script = _commands(bundle, seed, forward_only)
   controller = Controller(
     sim, sim.motors, [bundle], Script(script), limits, stand_s=STAND_S
   )
@@ -137,17 +136,17 @@ def _walk(
     return sim.now_s() >= end_s or stopped or left
 
   controller.run(over)
-  reason = controller.machine.stop_reason or ""
+  reason = controller.machine.stop_reason
   return Leg(terrain, seed, sim.now_s() - WALK_S, "walked", reason), fell
 
 
-def _commands(bundle: Bundle, seed: int, leg_s: float, forward_only: bool) -> str:
-  """A script of random commands within the policy's range."""
+def _commands(bundle: Bundle, seed: int, forward_only: bool) -> str:
+  """A script of random commands within the policy's range, for the longest walk."""
   random = np.random.default_rng([97, seed])
   ranges = next(iter(bundle.info["command_ranges"].values()))
   names = ("lin_vel_x", "lin_vel_y", "ang_vel_z")
   lines = ["0 stand", f"{STAND_S} policy"]
-  for start_s in np.arange(WALK_S, WALK_S + leg_s, COMMAND_S):
+  for start_s in np.arange(WALK_S, WALK_S + LEG_S, COMMAND_S):
     values = [random.uniform(*ranges[name]) for name in names]
     if forward_only:
       values = [0.4 * ranges[names[0]][1], 0.0, 0.0]
