@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 
+from decap.envs import mdp
 from decap.envs.constrained_env import ConstrainedEnv
 from decap.envs.following import FollowingCfg, followed
 from decap.tasks import env_cfg
@@ -63,22 +64,37 @@ def place(env: ConstrainedEnv, yaw: float, time_left: float) -> None:
 
 @pytest.mark.parametrize("yaw", [0.0, 2.0])
 def test_what_is_done_and_what_is_asked(env, yaw):
-  assert env.progress_names == tuple(BANDS) == tuple(EXPECTED)
+  assert env.progress_names == (*EXPECTED, "stepping")
+  assert tuple(EXPECTED) == tuple(BANDS)
   place(env, yaw, time_left=5.0)
-  found = followed(env, env.cfg.following)
+  found = followed(env, env.cfg.following)[:-1]
   expected = torch.tensor(list(EXPECTED.values()))
   torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
 
 
 def test_the_first_second_of_a_command_does_not_count(env):
   place(env, 0.0, time_left=9.5)  # Commands last 10 s.
-  assert not followed(env, env.cfg.following).any()
+  assert not followed(env, env.cfg.following)[:-1].any()
   place(env, 0.0, time_left=8.9)
-  assert followed(env, env.cfg.following).any()
+  assert followed(env, env.cfg.following)[:-1].any()
+
+
+@pytest.mark.parametrize("step", [0, 8, 24])
+def test_stepping_is_what_a_robot_that_stands_does_not_earn(env, step):
+  place(env, 0.0, time_left=5.0)
+  env.command_manager.get_term("twist").vel_command_b[2:4] = 0.0
+  env.episode_length_buf[:] = step
+  agreeing = mdp.gait(env, **env.cfg.following.gait)
+  assert agreeing[2:4].tolist() == [0.0, 0.0]
+  done, asked = followed(env, env.cfg.following)[-1].tolist()
+  # Four of six robots are told to move; standing on both feet is right for 55 % of
+  # the time, which counts as nothing.
+  assert asked == pytest.approx(4 * 2 * 0.45)
+  assert done == pytest.approx(float(agreeing.sum()) - 4 * 2 * 0.55, abs=1e-5)
 
 
 def test_every_step_reports_it(env):
   action = torch.zeros(env.num_envs, env.action_manager.total_action_dim)
   *_, extras = env.step(action)
-  assert extras["progress"].shape == (len(BANDS), 2)
-  assert FollowingCfg().bands == {}
+  assert extras["progress"].shape == (len(BANDS) + 1, 2)
+  assert FollowingCfg().names == ()

@@ -98,3 +98,14 @@ def test_the_state_survives_and_is_written_in_place():
   for name, value in second.state_dict().items():
     assert torch.equal(value, first.state_dict()[name]), name
     assert value is tensors[name]
+
+
+def test_robots_that_stay_up_but_do_not_step_are_not_steady():
+  progress = Progress(("walk", "stepping"))
+  for _ in range(2 * ITERATIONS):
+    iterate(progress, [[1.0, 1.0], [0.19, 1.0]])
+  assert progress.steady_iterations == 0
+  for _ in range(ITERATIONS):
+    iterate(progress, [[0.0, 1.0], [0.3, 1.0]])
+  assert progress.steady_iterations > 0
+  assert progress.gait.tolist() == [False, True, False]

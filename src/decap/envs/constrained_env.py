@@ -136,7 +136,7 @@ class ConstrainedEnv(ManagerBasedRlEnv):
   @property
   def progress_names(self) -> tuple[str, ...]:
     """Names of the rows of ``extras["progress"]``."""
-    return () if self.cfg.following is None else tuple(self.cfg.following.bands)
+    return () if self.cfg.following is None else self.cfg.following.names
 
   # Methods.
 

@@ -1,18 +1,20 @@
-"""How much of a velocity command is carried out, by direction and speed.
+"""How much of a velocity command is carried out, by direction and speed, and how.
 
 Rewards tell little of it: a robot that stands keeps most of the tracking reward of a
-slow command. So the environment reports metres done and metres asked.
+slow command. So the environment reports metres done and metres asked, and how far feet
+agree with the gait's clock.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from decap.envs.masked import constant
 from decap.envs.mdp.kinematics import get_command, root_velocity_b, root_velocity_yaw
+from decap.envs.mdp.rewards import gait
 
 if TYPE_CHECKING:
   from decap.envs.constrained_env import ConstrainedEnv
@@ -28,9 +30,17 @@ class FollowingCfg:
   judged: dict[str, tuple[float, float]] = field(default_factory=dict)
   """Ranges of the commands that a policy is measured by, where those of training are
   wider."""
+  gait: dict[str, Any] | None = None
+  """Parameters of the gait reward, where feet have a clock: "stepping" is 0 for a robot
+  that stands, 1 where all feet agree with it."""
   command_name: str = "twist"
   settle_s: float = 1.0
   """Time after a new command that does not count."""
+
+  @property
+  def names(self) -> tuple[str, ...]:
+    """What is reported."""
+    return (*self.bands, *(() if self.gait is None else ("stepping",)))
 
 
 def followed(env: ConstrainedEnv, cfg: FollowingCfg) -> torch.Tensor:
@@ -47,4 +57,18 @@ def followed(env: ConstrainedEnv, cfg: FollowingCfg) -> torch.Tensor:
   settled = term.time_left < term.cfg.resampling_time_range[0] - cfg.settle_s  # [B]
   counts = (value > bounds[:, 0]) & (value <= bounds[:, 1]) & settled.unsqueeze(1)
   done = (velocity * command.sign())[:, axis]
-  return torch.stack((done * counts, command.abs()[:, axis] * counts), -1).sum(0)
+  asked = command.abs()[:, axis] * counts
+  reported = torch.stack((done * counts, asked), -1).sum(0)
+  if cfg.gait is None:
+    return reported
+  return torch.cat((reported, _stepping(env, cfg.gait).unsqueeze(0)))
+
+
+def _stepping(env: ConstrainedEnv, clock: dict[str, Any]) -> torch.Tensor:
+  """Feet that agree with the clock beyond those of a robot that stands. # [2]"""
+  feet, share = len(clock["offsets"]), clock["stance_share"]
+  command = get_command(env, clock["command_name"])
+  moving = (command.norm(dim=1) > clock["command_threshold"]).sum()
+  agreeing = gait(env, **clock).sum()
+  asked = (1.0 - share) * feet * moving
+  return torch.stack((agreeing - share * feet * moving, asked))

@@ -60,7 +60,9 @@ class Feasibility:
     # What the task itself does not pay for cannot be waited for.
     target = (cfg.keep * progress.best).clamp(max=cfg.target)
     # The weakest decides: in the mean, what is easy would pay for what is given up.
-    slack = ((progress.achieved - target) / cfg.tolerance).clamp(-1.0, 1.0).amin()
+    slack = ((progress.achieved - target) / cfg.tolerance).clamp(-1.0, 1.0)
+    # Gentle steps differ from the clock by a moment; walking is asked for, not that.
+    slack = slack.masked_fill(progress.gait, 1.0).amin()
     factor = torch.exp(torch.where(slack < 0.0, 3.0 * cfg.rate, cfg.rate) * slack)
     factor = torch.where(progress.steady_iterations > 0.0, factor, 1.0)
     self.budget.mul_(factor).clamp_(*cfg.budget_range)

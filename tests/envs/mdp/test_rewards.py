@@ -101,6 +101,30 @@ def test_track_yaw(env):
   assert values(result) == pytest.approx(math.exp(-0.09 / 0.25), rel=1e-4)
 
 
+def test_the_mean_velocity_is_tracked_rather_than_that_of_the_moment(env):
+  term = env.reward_manager.get_term_cfg("track_xy_mean").func
+  turn = env.reward_manager.get_term_cfg("track_yaw_mean").func
+  term.reset(None)
+  turn.reset_masked(torch.ones(env.num_envs, dtype=torch.bool))
+  command(env, x=0.5, y=0.1, yaw=0.4)
+  mean = np.zeros(3)
+  for vx, vy, yaw in ((0.6, 0.5, -0.2), (0.4, -0.3, 0.9)):
+    place(env, linear=(vx, vy, 0.0), angular=(0.0, 0.0, yaw))
+    mean += 0.05 * (np.array((vx, vy, yaw)) - mean)  # 0.02 s of 0.4 s.
+    error = np.array((0.5, 0.1, 0.4)) - mean
+    told = ("twist", (0, 2), 0.02, 0.4)
+    expected = math.exp(-(error[:2] ** 2).sum() / 0.02)
+    assert values(term(env, *told)) == pytest.approx(expected, rel=1e-4)
+    expected = math.exp(-(error[2] ** 2) / 0.05)
+    assert values(turn(env, "twist", (2, 3), 0.05, 0.4)) == pytest.approx(
+      expected, rel=1e-4
+    )
+  mask = torch.zeros(env.num_envs, dtype=torch.bool)
+  mask[0] = True
+  term.reset_masked(mask)
+  assert not term.mean[0].any() and (env.num_envs == 1 or term.mean[1].any())
+
+
 def test_vertical_velocity_and_rates(env):
   place(env, linear=(1.0, 0.0, 0.3), angular=(0.4, -0.2, 5.0))
   assert values(mdp.vertical_velocity(env)) == pytest.approx(0.09, rel=1e-4)

@@ -39,6 +39,7 @@ from decap.envs.mdp.observations import (
   projected_gravity,
 )
 from decap.envs.mdp.rewards import (
+  TrackMeanVelocity,
   base_height,
   flat_orientation,
   foot_clearance,
@@ -60,6 +61,7 @@ __all__ = [
   "MASKED_CURRICULA",
   "MASKED_EVENTS",
   "MaskedCommandTerm",
+  "TrackMeanVelocity",
   "VelocityCommand",
   "action_rate",
   "add_body_mass",

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import torch
+from mjlab.managers.manager_base import ManagerTermBase
 from mjlab.managers.scene_entity_config import SceneEntityCfg
 
 from decap.envs.masked import constant
@@ -30,6 +31,7 @@ from decap.envs.mdp.terrain import height_above_terrain
 if TYPE_CHECKING:
   from mjlab.entity import Entity
   from mjlab.envs import ManagerBasedRlEnv
+  from mjlab.managers import RewardTermCfg
   from mjlab.sensor import ContactSensor
 
 _ROBOT = SceneEntityCfg("robot")
@@ -59,6 +61,47 @@ def track_velocity_yaw(
   command = get_command(env, command_name)
   error = command[:, 2] - root_velocity_b(env, asset)[:, 5]
   return torch.exp(error.square() / -variance)
+
+
+class TrackMeanVelocity(ManagerTermBase):
+  """exp(−‖error‖² / variance) of the velocity's running mean over about a step.
+
+  A walker sways from foot to foot. Against its velocity of the moment, a narrow kernel
+  pays for not swaying, which is hopping, more than for going where it is told.
+  """
+
+  def __init__(self, cfg: RewardTermCfg, env: ManagerBasedRlEnv) -> None:
+    del cfg
+    super().__init__(env)
+    self.mean = torch.zeros(self.num_envs, 3, device=self.device)
+
+  def __call__(
+    self,
+    env: ManagerBasedRlEnv,
+    command_name: str,
+    entries: tuple[int, int],
+    variance: float,
+    time_s: float,
+    asset_cfg: SceneEntityCfg = _ROBOT,
+  ) -> torch.Tensor:
+    """The reward of this step. # [B]
+
+    Args:
+      entries: First and one past the last entry of (vx, vy, yaw rate) that count.
+      time_s: Time constant of the running mean.
+    """
+    asset: Entity = env.scene[asset_cfg.name]
+    planar, turn = root_velocity_yaw(env, asset), root_velocity_b(env, asset)[:, 5:]
+    self.mean.lerp_(torch.cat((planar, turn), 1), min(1.0, env.step_dt / time_s))
+    error = (get_command(env, command_name) - self.mean)[:, slice(*entries)]
+    return torch.exp(error.square().sum(1) / -variance)
+
+  def reset(self, env_ids: torch.Tensor | slice | None) -> None:
+    self.mean[slice(None) if env_ids is None else env_ids] = 0.0
+
+  def reset_masked(self, mask: torch.Tensor) -> None:
+    """Robots that start again start at rest. mask [B]"""
+    self.mean.masked_fill_(mask.unsqueeze(1), 0.0)
 
 
 def vertical_velocity(
@@ -159,15 +202,20 @@ def gait(
   A foot is in stance while the phase of its clock, which starts with the episode, is
   below ``stance_share``.
   """
-  # Steps rather than seconds: multiples of the period must be phase 0, not 0.99999.
-  period = period_s / env.step_dt
-  ahead = tuple(period * offset for offset in offsets)
-  ahead = constant(env, ("gait offsets", ahead), ahead)
-  phase = (env.episode_length_buf.unsqueeze(1) + ahead) % period  # [B, feet]
-  agrees = (phase < stance_share * period) == in_contact(env, sensor_name)
-  command = get_command(env, command_name)
-  moves = command.norm(dim=1, keepdim=True) > command_threshold
-  return (agrees & moves).sum(1, dtype=torch.float)
+
+  def count() -> torch.Tensor:
+    # Steps rather than seconds: multiples of the period must be phase 0, not 0.99999.
+    period = period_s / env.step_dt
+    ahead = tuple(period * offset for offset in offsets)
+    ahead = constant(env, ("gait offsets", ahead), ahead)
+    phase = (env.episode_length_buf.unsqueeze(1) + ahead) % period  # [B, feet]
+    agrees = (phase < stance_share * period) == in_contact(env, sensor_name)
+    command = get_command(env, command_name)
+    moves = command.norm(dim=1, keepdim=True) > command_threshold
+    return (agrees & moves).sum(1, dtype=torch.float)
+
+  clock = (command_name, period_s, offsets, stance_share, command_threshold)
+  return shared(env, ("gait", sensor_name, *clock), count)
 
 
 def undesired_contacts(
