@@ -75,8 +75,10 @@ def test_what_is_applied_comes_from_annealed_limits():
   assert aid.composition.limit.tolist() == [10.0, 10.0]
 
 
-def achieving(*values: float, best: float = 1.0, steady: bool = True) -> Progress:
-  progress = Progress([f"band {i}" for i in range(len(values) - 1)])
+def achieving(
+  *values: float, best: float = 1.0, steady: bool = True, first: str = "band 0"
+) -> Progress:
+  progress = Progress([first, *(f"band {i}" for i in range(1, len(values) - 1))])
   progress.average[:, 0] = torch.tensor(values)
   progress.average[:, 1] = 1.0
   progress.best.fill_(best)
@@ -95,6 +97,8 @@ def achieving(*values: float, best: float = 1.0, steady: bool = True) -> Progres
     # The weakest decides.
     (achieving(1.0, 0.0), math.exp(-0.3)),
     (achieving(1.0, 1.0, 0.9), 1.0),
+    # Gentle steps may differ from the clock.
+    (achieving(0.0, 0.9, 0.9, first="stepping"), 1.0),
     # Where 0.6 was the best, 0.95 · 0.6 = 0.57 is the target.
     (achieving(0.57, 0.57, best=0.6), 1.0),
     (achieving(0.62, 0.62, best=0.6), math.exp(0.1)),
