@@ -26,7 +26,7 @@ def motion(followed=0.8, yaw=0.6, correlation=-0.5, flight=0.0):
 
 def test_the_bands_hold_every_command_that_asks_for_motion_once():
   told = [name for names in BANDS.values() for name in names]
-  assert sorted(told) == sorted(n for n, command in COMMANDS.items() if any(command))
+  assert sorted([*told, "zero", "stop"]) == sorted(COMMANDS)
 
 
 def test_the_score_is_what_is_followed_within_the_limits():
@@ -45,8 +45,19 @@ def test_hopping_halves_the_score(changes):
   assert bad["score"] == pytest.approx(good["score"] / 2)
 
 
+def test_stops_that_end_in_a_fall_cost_their_share():
+  falls = torch.zeros(len(COMMANDS))
+  falls[-1] = 3.75  # 15 stops a minute: every fourth.
+  good, bad = (
+    _report(motion(), {}),
+    _report({**motion(), "falls_per_minute": falls}, {}),
+  )
+  assert good["fallen_stops"] == 0.0 and bad["fallen_stops"] == pytest.approx(0.25)
+  assert bad["score"] == pytest.approx(0.75 * good["score"])
+
+
 def test_overshooting_and_walking_backward_are_no_following():
-  followed = torch.tensor([2.0, -1.0] * 6 + [math.nan])
+  followed = torch.tensor([2.0, -1.0] * 6 + [math.nan] * 2)
   report = _report({**motion(), "followed": followed}, {})
   assert report["followed/fast"] == 0.0 and report["followed/slow"] == 1.0
 
@@ -74,12 +85,12 @@ def test_two_looks_at_one_policy_say_the_same(probe):
   first, second = probe(act), probe(act)
   assert first == second
   assert {"score", "followed", "falls", "violations/joint_torque/lower"} < set(first)
-  assert probe(lambda obs: torch.zeros(13, 29)) != first
+  assert probe(lambda obs: torch.zeros(14, 29)) != first
 
 
 def test_a_look_changes_no_threads_and_says_nothing(probe, capsys):
   before = torch.get_num_threads()
-  probe(lambda obs: torch.zeros(13, 29))
+  probe(lambda obs: torch.zeros(14, 29))
   assert torch.get_num_threads() == before
   assert capsys.readouterr().out == ""
 

@@ -11,6 +11,7 @@ from decap.errors import UserError
 from decap.evaluation.environment import (
   command_term,
   evaluation_cfg,
+  hold_commands,
   last_sample,
   make_env,
 )
@@ -177,7 +178,7 @@ def test_fixed_commands_are_the_only_ones():
 
 
 def test_further_robots_are_told_one_thing_each_resets_included():
-  """Robots 2 to 14 have the thirteen commands, though noise makes them fall."""
+  """Robots 2 to 15 have the fourteen commands, though noise makes them fall."""
   protocol = Protocol(rollouts=1, envs=2, steps=40, warmup=5, per_command=1)
   env = make_env(evaluation_cfg(protocol), "cpu")
   rollout = Rollout(env, noisy(protocol), protocol)
@@ -194,6 +195,23 @@ def test_further_robots_are_told_one_thing_each_resets_included():
   env.close()
   assert fell > 0
   assert list(rollout.metrics.result()["commands"]) == list(COMMANDS)
+
+
+def test_some_robots_walk_and_stop_in_turns():
+  protocol = Protocol(rollouts=1, envs=2, steps=60, warmup=5, per_command=2)
+  env = make_env(evaluation_cfg(protocol), "cpu")
+  tell = hold_commands(env, 2)
+  term = command_term(env)
+  told = {}
+  for t in (0, 1, 99, 100, 101, 199, 200, 300):  # Turns of 2 s.
+    tell(t)
+    env.step(torch.zeros(env.num_envs, 29))
+    told[t] = term.command[-2:].tolist()
+    assert not term.command[-4:-2].any()  # Those of "zero" stay where they are.
+  env.close()
+  walk, stop = [[0.5, 0.0, 0.0]] * 2, [[0.0] * 3] * 2
+  expected = dict.fromkeys((0, 1, 99, 200), walk) | dict.fromkeys((100, 101, 199), stop)
+  assert told == {**expected, 300: stop}
 
 
 def test_feet_and_bodies_are_read_from_the_model(rollout):

@@ -85,6 +85,7 @@ def evaluate_main(args: EvaluateArgs) -> Path:
 
 def print_result(result: Result) -> None:
   """What one policy does, command by command, and what it violates most."""
+  from decap.evaluation.protocol import fallen_stops
   from decap.evaluation.tables import command_tables, group_results, make_tables
   from decap.evaluation.verdict import verdict, worst_violation
 
@@ -99,6 +100,10 @@ def print_result(result: Result) -> None:
       f"Told to stand: drifts {drift or 0.0:.3f} m/s, lifts each foot "
       f"{lifted or 0.0:.2f} times per second."
     )
+  stop = result.metrics["commands"].get("stop")
+  if stop and stop["falls_per_minute"] is not None:
+    fallen = fallen_stops(stop["falls_per_minute"])
+    print(f"Told to stop from 0.5 m/s: falls in {100 * fallen:.1f} % of the stops.")
   worst = worst_violation(result.metrics)
   if worst:
     print(f"Worst: {worst[0]}, above its limit in {100 * worst[1]:.2g} % of the steps.")

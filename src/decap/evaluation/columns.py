@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from decap.evaluation.layout import Layout, short_title, title
-from decap.evaluation.protocol import COMMANDS
+from decap.evaluation.protocol import COMMANDS, fallen_stops
 
 Path = tuple[str, ...]
 
@@ -128,6 +128,13 @@ def following_others() -> tuple[Column, ...]:
     _followed("Random yaw", (), "followed_yaw"),
     Column("Drift at zero", (*zero, "drift"), decimals=3, unit="m/s"),
     Column("Lift-offs at zero", (*zero, "gait", "lift_offs"), unit="1/s"),
+    Column(
+      "Stops that fall",
+      ("commands", "stop", "falls_per_minute"),
+      factor=100.0 * fallen_stops(1.0),
+      decimals=1,
+      unit="%",
+    ),
   )
 
 

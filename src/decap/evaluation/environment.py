@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+from collections.abc import Callable
 from copy import copy
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,12 @@ import torch
 from decap.constraints.groups import resolve_groups
 from decap.errors import UserError
 from decap.evaluation.layout import Layout, Limits
-from decap.evaluation.protocol import COMMANDS, SWITCHING_SCHEDULE, Protocol
+from decap.evaluation.protocol import (
+  COMMANDS,
+  STOPPING_S,
+  SWITCHING_SCHEDULE,
+  Protocol,
+)
 from decap.evaluation.trajectory import Sample
 
 if TYPE_CHECKING:
@@ -168,16 +174,28 @@ def command_term(env: Any) -> Any:
   raise UserError(f"The task has no planar velocity command, only {names}.")
 
 
-def hold_commands(env: Any, robots: int) -> None:
-  """Tell the last environments `COMMANDS`, `robots` of them each."""
+def hold_commands(env: Any, robots: int) -> Callable[[int], None]:
+  """Tell the last environments `COMMANDS`, `robots` of them each.
+
+  Returns what is to be called with the number of every step before it: it stops those
+  that are told to.
+  """
   if not robots:
-    return
+    return lambda t: None
   commands = torch.tensor(list(COMMANDS.values()), device=env.device)  # [C, 3]
   rows = commands.repeat_interleave(robots, 0)
   held = torch.zeros(env.num_envs, 3, device=env.device)
   held[-len(rows) :] = rows
   mask = torch.arange(env.num_envs, device=env.device) >= env.num_envs - len(rows)
   command_term(env).hold(mask, held)
+  turn_steps = round(STOPPING_S / env.step_dt)
+
+  def tell(t: int) -> None:
+    turn, rest = divmod(t, turn_steps)
+    if not rest:
+      held[-robots:] = 0.0 if turn % 2 else commands[-1]
+
+  return tell
 
 
 class Skeleton:
@@ -232,9 +250,11 @@ class Skeleton:
 def _set_commands(cfg: ConstrainedEnvCfg, protocol: Protocol) -> None:
   if protocol.commands == "random":
     if cfg.following is not None:
-      ranges = cfg.commands[cfg.following.command_name].ranges  # ty: ignore
+      command = cfg.commands[cfg.following.command_name]
       for name, bounds in cfg.following.judged.items():
-        setattr(ranges, name, bounds)
+        setattr(command.ranges, name, bounds)  # ty: ignore
+      if cfg.following.judged_standing is not None:
+        command.rel_standing_envs = cfg.following.judged_standing  # ty: ignore
     return
   vx, vy, yaw = protocol.command or SWITCHING_SCHEDULE[0]
   for command in cfg.commands.values():

@@ -24,7 +24,7 @@ from decap.evaluation.environment import (
   watch,
 )
 from decap.evaluation.motion import Motion, finite
-from decap.evaluation.protocol import COMMANDS
+from decap.evaluation.protocol import COMMANDS, fallen_stops
 from decap.evaluation.stepping import run_steps
 from decap.evaluation.verdict import MAX_CORRELATION, MAX_FLIGHT
 
@@ -93,7 +93,7 @@ class Probe:
     self._robot = robot
     self._bins = Bins(0, 0, len(COMMANDS), robots)
     watch(env, robot)
-    hold_commands(env, robots)
+    self._tell = hold_commands(env, robots)
 
   def __call__(self, act: Act) -> dict[str, float]:
     """Short deterministic rollouts of a policy; a few numbers, none of them NaN.
@@ -101,9 +101,10 @@ class Probe:
     - `followed`, `followed/BAND`: mean over commands, each between 0 and 1;
     - `gait`: correlation of the feet's contacts, `flight`: share of time; the mean
       over commands that ask for motion;
-    - `falls`: per minute; `drift`: m/s at zero command;
+    - `falls`: per minute; `fallen_stops`: share of the stops that end in a fall;
+      `drift`: m/s at zero command;
     - `violations`, `violations/ROW`: share of steps above a limit; mean over rows;
-    - `score`: followed · (1 − violations), halved where it hops.
+    - `score`: followed · (1 − violations) · (1 − fallen_stops), halved where it hops.
     """
     env, device = self.env, str(self.env.device)
     segments, feet = len(self._robot.segments), len(self._robot.feet)
@@ -128,7 +129,7 @@ class Probe:
       for name, value in obs.items():
         buffers[name].copy_(value)
 
-    run_steps(env, self.steps, step, start=start)
+    run_steps(env, self.steps, step, start=start, before=self._tell)
     env.flush_log()
     counted, *shares = above.tolist()
     violations = {n: s / max(counted, 1) for n, s in zip(rows, shares, strict=True)}
@@ -152,19 +153,24 @@ def _report(
     / len(told)
     for band, told in BANDS.items()
   }
-  moving = [k for k, name in enumerate(names) if any(COMMANDS[name])]
+  moving = [k for k, name in enumerate(names) if name not in ("zero", "stop")]
+  fallen = fallen_stops(float(motion["falls_per_minute"][names.index("stop")]))
   followed = sum(bands[band] * len(told) for band, told in BANDS.items()) / len(moving)
   gait = float(motion["correlation"][moving].nanmean())
   flight = float(motion["flight"][moving].nan_to_num(1.0).mean())
   mean_violation = sum(violations.values()) / max(len(violations), 1)
   hops = gait > MAX_CORRELATION or flight > MAX_FLIGHT
   report = {
-    "score": followed * (1.0 - mean_violation) * (0.5 if hops else 1.0),
+    "score": followed
+    * (1.0 - mean_violation)
+    * (1.0 - fallen)
+    * (0.5 if hops else 1.0),
     "followed": followed,
     **{f"followed/{band}": value for band, value in bands.items()},
     "gait": gait,
     "flight": flight,
     "falls": float(motion["falls_per_minute"].mean()),
+    "fallen_stops": fallen,
     "drift": float(motion["drift"][names.index("zero")]),
     "violations": mean_violation,
     **{f"violations/{row}": value for row, value in violations.items()},

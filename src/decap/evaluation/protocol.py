@@ -36,11 +36,22 @@ COMMANDS: dict[str, tuple[float, float, float]] = {
   "mixed forward": (0.5, 0.2, 0.2),
   "mixed backward": (-0.3, -0.2, -0.2),
   "zero": (0.0, 0.0, 0.0),
+  "stop": (0.5, 0.0, 0.0),
 }
 """What some robots of every evaluation are told throughout: vx, vy (m/s), yaw (rad/s).
 
 Means over random commands hide a policy that ignores slow commands, or one direction.
+Robots of the last one walk and stand in turns: who follows all of them may still fall
+when told to stop.
 """
+
+STOPPING_S = 2.0
+"""How long a turn of "stop" lasts."""
+
+
+def fallen_stops(falls_per_minute: float) -> float:
+  """Share of stops that ended in a fall, from the falls of "stop"."""
+  return min(1.0, falls_per_minute * 2.0 * STOPPING_S / 60.0)
 
 
 @dataclass(frozen=True)

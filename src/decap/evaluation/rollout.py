@@ -127,7 +127,7 @@ class Rollout:
     watch(env, robot)
     self._record(record, robot)
     self._command = command_term(env)
-    hold_commands(env, protocol.per_command)
+    self._tell = hold_commands(env, protocol.per_command)
     self._schedule = torch.tensor(SWITCHING_SCHEDULE, device=self.device)  # [S, 3]
     size = env.action_manager.total_action_dim
     self._zero = torch.zeros(protocol.num_envs, size, device=self.device)
@@ -208,6 +208,7 @@ class Rollout:
       )
 
   def _set_command(self, t: int) -> None:
+    self._tell(t)
     if self.protocol.commands == "switching":
       turn = int(t * self.layout.control_dt / SWITCHING_S + 1e-9)
       row = self._schedule[turn % len(self._schedule)]

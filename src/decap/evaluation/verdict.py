@@ -9,9 +9,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from decap.evaluation.columns import CONDITIONS, Column, gait
+from decap.evaluation.protocol import fallen_stops
 
 MAX_FALLS_PER_MINUTE = 0.03
 """One in a hundred episodes of 20 s."""
+
+MAX_FALLEN_STOPS = 0.01
+"""Share of stops from a walk that may end in a fall."""
 
 MIN_FOLLOWED = 0.5
 """Share of the commanded velocity below which a policy mostly stands."""
@@ -26,9 +30,12 @@ MAX_CORRELATION = 0.0
 def verdict(metrics: Mapping[str, Any]) -> tuple[str, ...]:
   """Any of "falls", "stands" and "hops"; numbers that a file does not have pass."""
   falls = _mean(metrics, "falls_per_minute")
+  stops = _mean(metrics, "commands", "stop", "falls_per_minute")
   followed = _mean(metrics, "tracking", "followed")
   marks = []
-  if falls is not None and falls > MAX_FALLS_PER_MINUTE:
+  if (falls is not None and falls > MAX_FALLS_PER_MINUTE) or (
+    stops is not None and fallen_stops(stops) > MAX_FALLEN_STOPS
+  ):
     marks.append("falls")
   if followed is not None and followed < MIN_FOLLOWED:
     marks.append("stands")
