@@ -20,7 +20,6 @@ from decap.deploy import unitree_format
 from decap.deploy.bundle import write_bundle
 from decap.deploy.mjlab_format import with_metadata
 from decap.errors import UserError
-from decap.files import write_text
 from decap.provenance import versions
 from decap.rl.checkpoint_files import WEIGHTS_FILE
 from decap.rl.modules import deterministic_weights
@@ -80,9 +79,10 @@ def export_checkpoint(
     description["observations"],
   )
   info = {**description, "iteration": state["iter"]}
-  write_bundle(folder, with_metadata(onnx, info), info)
+  others = {}
   if unitree_format.is_expressible(info):
-    write_text(folder / unitree_format.FILE, unitree_format.deploy_yaml(info))
+    others[unitree_format.FILE] = unitree_format.deploy_yaml(info)
+  write_bundle(folder, with_metadata(onnx, info), info, others)
   if weights:
     kept = ("actor_state_dict", "critic_state_dict", "iter", "policy", "run")
     checkpoints.save(folder / WEIGHTS_FILE, {k: state[k] for k in kept if k in state})

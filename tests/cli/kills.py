@@ -1,7 +1,8 @@
 """Kills trainings at random moments and looks whether anything is lost (test_kills.py).
 
 Run as ``python -m tests.cli.kills FOLDER KILLS``. Everything is imported once;
-each training is a fork of this process and starts within a second.
+each training is a fork of this process. A run is killed until a training lives to its
+end, and must then be the run that nobody killed, bit for bit, bundle included.
 """
 
 from __future__ import annotations
@@ -11,26 +12,32 @@ import json
 import math
 import os
 import random
+import resource
 import shutil
 import signal
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
 
-ITERATIONS = 8
+ITERATIONS = 40
+SMALL = (
+  *("--agent.num-steps-per-env", "4", "--agent.policy.hidden-dims", "(16,)"),
+  *("--agent.save-interval", "1", "--agent.algorithm.num-learning-epochs", "2"),
+)
 OPTIONS = [
   *("--task", "g1-flat", "--num-envs", "4", "--iterations", str(ITERATIONS)),
-  *("--device", "cpu", "--threads", "1", "--agent.num-steps-per-env", "6"),
-  *("--agent.policy.hidden-dims", "(32,16)", "--agent.save-interval", "1"),
+  *("--device", "cpu", "--threads", "1", *SMALL),
 ]
 
 
 def main(folder: Path, kills: int) -> dict[str, Any]:
-  """Number of kills by what they hit, and of runs that ended as the whole one did."""
+  """Kills by what they hit, runs that ended as the whole one did, and seconds."""
+  start = time.monotonic()
   _import_everything()
   random.seed(0)
   root = folder / "whole"
@@ -40,20 +47,37 @@ def main(folder: Path, kills: int) -> dict[str, Any]:
   finished, long_s = 0, 10.0
   while hit.total() < kills:
     root = folder / f"run-{finished}"
-    while (done := attempt(command(root), random.uniform(0.0, long_s)))[0] is None:
-      hit[stage(root)] += 1
-      # Where the machine is busy: kills are to come at all stages.
-      long_s *= 1.05
-    status, long_s = done
+    status = None
+    while status is None:
+      before = half_written(root)
+      # Every fifth waits for a checkpoint that is being written.
+      aims = hit.total() % 5 == 4
+      until = (lambda: half_written(root) - before) if aims else (lambda: True)  # noqa: B023
+      moment = random.uniform(0.0, long_s) if hit.total() < kills else math.inf
+      status, took_s = attempt(command(root), moment, until)
+      if status is None:
+        hit[stage(root, before)] += 1
+        # Where the machine is busy: kills are to come at all stages.
+        long_s *= 1.05
+    long_s = took_s
     if status != 0 or leaves(final_state(root)) != expected:
       raise SystemExit(f"{root}: exit code {status}, or another policy than the whole")
     finished += 1
     shutil.rmtree(root)
-  return {"kills": dict(hit), "finished": finished, "equal": finished}
+  usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+  return {
+    "kills": dict(hit),
+    "finished": finished,
+    "equal": finished,
+    "seconds": round(time.monotonic() - start, 1),
+    "cpu_seconds": round(usage.ru_utime + usage.ru_stime + time.process_time(), 1),
+  }
 
 
 def attempt(
-  arguments: list[str], after_s: float = math.inf
+  arguments: list[str],
+  after_s: float = math.inf,
+  until: Callable[[], object] = lambda: True,
 ) -> tuple[int | None, float]:
   """Exit code of a command in a child, None where the kill came first; seconds."""
   start = time.monotonic()
@@ -64,11 +88,11 @@ def attempt(
 
       sys.argv = ["decap", *arguments]
       os._exit(decap(arguments))
-  while time.monotonic() - start < after_s:
+  while time.monotonic() - start < after_s or not until():
     found, status = os.waitpid(child, os.WNOHANG)
     if found:
       return os.waitstatus_to_exitcode(status), time.monotonic() - start
-    time.sleep(0.002)
+    time.sleep(0.0005)
   os.kill(child, signal.SIGKILL)
   status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
   return None if status == -signal.SIGKILL else status, time.monotonic() - start
@@ -83,8 +107,15 @@ def command(root: Path) -> list[str]:
   return ["train", *OPTIONS, "--log-root", str(root)]
 
 
-def stage(root: Path) -> str:
-  """What a run had reached when it was killed."""
+def half_written(root: Path) -> set[str]:
+  """Checkpoints that are being written, or were when a kill came."""
+  return {path.name for path in root.glob("g1-flat/*/checkpoints/.model_*")}
+
+
+def stage(root: Path, before: set[str]) -> str:
+  """What a run had reached when it was killed; `before` was half-written already."""
+  if half_written(root) - before:
+    return "while a checkpoint was written"
   found = [p for p in root.glob("g1-flat/*/checkpoints/model_*.pt")]
   if not found:
     return "before the first checkpoint"
@@ -133,6 +164,10 @@ def _import_everything() -> None:
   import decap.export
   import decap.rl.runner
   import decap.tasks  # noqa: F401
+  from decap.runs import RunSpec, build_configs
+
+  # Half of a short training is reading options; most of that is remembered.
+  build_configs(RunSpec("g1-flat", "decap", 1, overrides=SMALL))
 
 
 if __name__ == "__main__":

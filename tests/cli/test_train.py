@@ -121,6 +121,20 @@ def test_export_writes_another_folder(run, tmp_path, capsys):
   assert "joint_ids_map: [0, 1, 2," in (tmp_path / "bundle" / "deploy.yaml").read_text()
 
 
+def test_a_run_that_was_killed_before_its_bundle_gets_it(run):
+  original = (run / "policy" / "policy.onnx").read_bytes()
+  for leave in ((), ("policy.json",)):
+    for path in (run / "policy").iterdir():
+      if path.name not in leave:
+        path.unlink()
+    info = run / "policy" / "policy.json"
+    if leave:  # That of an earlier end.
+      info.write_text(json.dumps(json.loads(info.read_text()) | {"iteration": 1}))
+    assert main(["train", "--resume", str(run), "--device", "cpu"]) == 0
+    assert (run / "policy" / "policy.onnx").read_bytes() == original
+    assert checkpoint_files.resolve(run).name == "model_2.pt"
+
+
 def test_a_run_goes_on_to_a_larger_number_only(run, capsys):
   assert main(["train", "--resume", str(run), "--device", "cpu"]) == 2
   assert "is at iteration 2 of 2; give a larger" in capsys.readouterr().err

@@ -114,6 +114,15 @@ def test_a_bundle_is_replaced_as_a_whole_but_other_folders_are_not(tmp_path):
   assert [p.name for p in holiday.iterdir()] == ["beach.jpg"]
 
 
+def test_what_belongs_to_a_bundle_comes_with_it(tmp_path):
+  folder = tmp_path / "policy"
+  onnx = actor_to_onnx(_actor().state_dict(), "elu", 1e-2)
+  for text in ("first", "second"):
+    write_bundle(folder, onnx, _info(), {"deploy.yaml": text})
+    assert (folder / "deploy.yaml").read_text() == text
+  assert len(list(folder.iterdir())) == 3
+
+
 def _edit(folder, **changes) -> None:
   path = folder / "policy.json"
   info = {**json.loads(path.read_text()), **changes}

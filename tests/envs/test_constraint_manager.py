@@ -5,8 +5,10 @@ from dataclasses import replace
 
 import pytest
 import torch
+from mjlab.managers.scene_entity_config import SceneEntityCfg
 from mjlab.tasks.registry import load_env_cfg
 
+from decap import mjlab_private
 from decap.constraints.groups import BodyGroupCfg
 from decap.constraints.termination import TerminationCfg
 from decap.envs import mdp
@@ -139,6 +141,44 @@ def test_what_is_not_finite_ends_its_own_environment_only(env, value):
   assert reported["delta"].tolist() == [0.0, 0.0, 1.0, 0.0]
   assert reported["costs"][:, 1].tolist() == [0.0, 0.0, 1.0, 0.0]
   assert constraints.composition.scale.value.isfinite().all()
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_what_is_not_finite_has_no_part_in_means(env, value):
+  constraints = manager(env)
+  env.made_up[:, FRONT:] = 6.0
+  env.made_up[2, 9] = value
+  constraints.compute()
+  # 23 values of 6 and one that counts as 0, over 24.
+  assert env.flush_log()["Constraint/joint/rear/mean"] == pytest.approx(5.75)
+
+
+class Remembering:
+  """A term of a class: built from its config, reset with its environment."""
+
+  def __init__(self, cfg, env):
+    self.cfg, self.resets = cfg, []
+    self.num_envs = env.num_envs
+
+  def __call__(self, env, asset_cfg: SceneEntityCfg) -> torch.Tensor:
+    return env.scene["robot"].data.joint_pos[:, asset_cfg.joint_ids].sum(1)
+
+  def reset(self, env_ids) -> None:
+    self.resets.append(env_ids)
+
+
+def test_terms_of_classes_are_built_and_reset(env):
+  params = {"asset_cfg": SceneEntityCfg("robot", joint_names=("FR_hip_joint",))}
+  terms = {
+    "own": ConstraintTermCfg(func=Remembering, params=params, limits=9.0),
+    "body": TERMS["body"],
+  }
+  constraints = manager(env, terms)
+  own = constraints.cfg["own"].func
+  assert isinstance(own, Remembering) and own.num_envs == NUM_ENVS
+  joint = env.scene["robot"].data.joint_pos[:, 0]
+  torch.testing.assert_close(constraints.compute()["quantities"]["own"], joint)
+  assert [c.func for c in mjlab_private.stateful_terms(constraints)] == [own]
 
 
 def test_p_max_may_change_in_place(env):

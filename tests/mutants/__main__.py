@@ -2,29 +2,32 @@
 
 All mutants of the files below are tried, two at a time, on the tests that run the
 changed line, quick ones first. `equivalent.yaml` lists those that change nothing that
-anyone could see, each with its reason.
+anyone could see, each with its reason. What was found is written file by file; files
+that are as they were, with their tests, are not tried again.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
+import hashlib
 import itertools
 import json
 import os
 import random
-import resource
 import struct
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from tests.mutants.operators import Mutant, mutants
+from tests.mutants.report import Report
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
@@ -45,7 +48,13 @@ FILES = {
   ),
   "rl/returns.py": ("rl/test_returns", "rl/test_ppo"),
   "rl/feasibility.py": ("rl/test_feasibility",),
-  "rl/ppo.py": ("rl/test_ppo", "rl/test_recipe", "rl/test_lcp", "rl/test_cost_critic"),
+  "rl/ppo.py": (
+    "rl/test_ppo",
+    "rl/test_ppo_state",
+    "rl/test_recipe",
+    "rl/test_lcp",
+    "rl/test_cost_critic",
+  ),
   "rl/losses.py": ("rl/test_losses", "rl/test_ppo"),
   "rl/schedules.py": ("rl/test_schedules", "rl/test_ppo"),
   "rl/optimizer.py": ("rl/test_ppo",),
@@ -67,12 +76,11 @@ FILES = {
   "deploy/bundle.py": ("deploy/test_bundle",),
 }
 """File → tests that are to notice its changes, the nearest first."""
-LONGEST_S, ENOUGH_S = 2.0, 5.0
+LONGEST_S, ENOUGH_S = 2.0, 10.0
 """Tests that take longer are left out, and no mutant is tried for longer; both by the
-time that tests took before, which was about twice as long as usual."""
+CPU time that tests took before, without their modules' fixtures."""
 LEAST_SHARE = 0.95
 """Share of the mutants, without equivalent ones, that must be noticed."""
-WORKERS = 2
 
 
 class Queue:
@@ -96,51 +104,66 @@ def main() -> int:
   sys.path.insert(0, str(PACKAGE.parent))
   os.environ |= {"OMP_NUM_THREADS": "1", "MUJOCO_GL": "disable"}
   paths = [p for p in FILES if not options.only or any(o in p for o in options.only)]
-  all_mutants = [m for path in paths for m in mutants(PACKAGE, path)]
-  equivalent = _equivalent(all_mutants, paths)
-  start = time.monotonic()
-  work = Path(tempfile.mkdtemp(prefix="mutants-"))
-  _import_libraries()
-  tests = _baseline(work / "baseline.json", paths, options.verbose)
-  tried = [m for m in all_mutants if m.name not in equivalent or options.equivalent]
-  if options.share < 1.0:
-    tried = random.Random(options.seed).sample(tried, round(options.share * len(tried)))
-  outcomes = _try_all(tried, tests, work / "outcomes", options.verbose)
-  usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-  own = resource.getrusage(resource.RUSAGE_SELF)
-  cpu = sum(u.ru_utime + u.ru_stime for u in (usage, own))
-  report = _report(tried, equivalent, outcomes, len(all_mutants))
-  report["sample"] = {"share": options.share, "seed": options.seed}
-  report["cpu_minutes"] = round(cpu / 60, 1)
-  report["wall_minutes"] = round((time.monotonic() - start) / 60, 1)
-  if options.output:
-    Path(options.output).write_text(json.dumps(report, indent=2, ensure_ascii=False))
-  _print(report)
-  return 0 if report["share_killed"] >= LEAST_SHARE else 1
+  found = {path: mutants(PACKAGE, path) for path in FILES}
+  equivalent = _equivalent(found)
+  report = Report(options.output, FILES, options.fresh)
+  report.keep({p: _digest(p, equivalent, options) for p in FILES}, paths)
+  todo = [path for path in paths if path not in report.files]
+  tried = [m for path in todo for m in _chosen(found[path], equivalent, options)]
+  if tried:
+    start = time.monotonic()
+    _import_libraries()
+    tests = _baseline(todo, options.verbose)
+    for path, outcomes, cpu_s in _try_all(tried, tests, options):
+      now = time.monotonic()
+      times = {"wall_s": round(now - start, 1), "cpu_s": round(cpu_s, 1)}
+      report.add(path, len(found[path]), equivalent, outcomes, times)
+      start = now
+  print(report.summary())
+  return 0 if report.share_killed >= LEAST_SHARE else 1
 
 
 def _options() -> argparse.Namespace:
   parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
   parser.add_argument("--only", nargs="*", default=(), help="parts of files' paths")
-  parser.add_argument("--output", help="JSON file for the result")
+  parser.add_argument("--output", help="JSON file; a run goes on from what is in it")
+  parser.add_argument("--fresh", action="store_true", help="begin anew")
   parser.add_argument("--verbose", action="store_true", help="show every mutant")
   parser.add_argument(
     "--equivalent", action="store_true", help="try those of equivalent.yaml too"
   )
+  parser.add_argument("--workers", type=int, default=2, help="processes that try")
   parser.add_argument("--share", type=float, default=1.0, help="try a sample only")
   parser.add_argument("--seed", type=int, default=0, help="of the sample")
   return parser.parse_args()
 
 
-def _equivalent(found: list[Mutant], paths: list[str]) -> dict[str, str]:
+def _equivalent(found: dict[str, list[Mutant]]) -> dict[str, str]:
   """Names of equivalent mutants → reason; each must exist."""
   listed = yaml.safe_load((HERE / "equivalent.yaml").read_text()) or {}
   reasons = {name: reason for reason, names in listed.items() for name in names}
-  reasons = {n: r for n, r in reasons.items() if n.split(":")[0] in paths}
-  stale = sorted(reasons.keys() - {mutant.name for mutant in found})
+  stale = sorted(reasons.keys() - {m.name for ms in found.values() for m in ms})
   if stale:
     sys.exit("equivalent.yaml names mutants that are gone:\n" + "\n".join(stale))
   return reasons
+
+
+def _chosen(found: list[Mutant], equivalent, options) -> list[Mutant]:
+  """The mutants of a file that are tried."""
+  found = [m for m in found if m.name not in equivalent or options.equivalent]
+  count = round(options.share * len(found))
+  return (
+    random.Random(options.seed).sample(found, count) if count < len(found) else found
+  )
+
+
+def _digest(path: str, equivalent: dict[str, str], options) -> str:
+  """Changes with a file, its tests, its equivalent mutants and the sample."""
+  files = [f"src/decap/{path}", *_test_files([path])]
+  texts = [Path(file).read_text() for file in files]
+  texts += sorted(name for name in equivalent if name.startswith(f"{path}:"))
+  texts += [f"{options.share} {options.seed} {options.equivalent}"]
+  return hashlib.sha256("\n".join(texts).encode()).hexdigest()[:16]
 
 
 def _import_libraries() -> None:
@@ -155,10 +178,11 @@ def _import_libraries() -> None:
   torch.set_num_threads(1)
 
 
-def _baseline(path: Path, paths: list[str], verbose: bool) -> dict[str, Any]:
+def _baseline(paths: list[str], verbose: bool) -> dict[str, Any]:
   """Test → its seconds, and the lines that it runs as (file, number)."""
   from tests.mutants import trial
 
+  path = Path(tempfile.mkdtemp(prefix="mutants-")) / "baseline.json"
   child = os.fork()
   if not child:
     import pytest
@@ -199,63 +223,55 @@ def _tests_of(mutant: Mutant, tests: dict[str, Any]) -> list[str]:
 
 
 def _try_all(
-  tried: list[Mutant], tests: dict[str, Any], folder: Path, verbose: bool
-) -> dict[str, dict[str, Any]]:
-  """Mutant → what noticed it ("" for a survivor) and CPU seconds."""
+  tried: list[Mutant], tests: dict[str, Any], options: argparse.Namespace
+) -> Iterator[tuple[str, dict[str, str], float]]:
+  """A file as soon as its mutants were tried, what noticed each ("": nothing), and
+  the CPU time that they took."""
   from tests.mutants import trial
 
-  folder.mkdir()
   cold = Queue([i for i, m in enumerate(tried) if not m.hot])
   hot = Queue([i for i, m in enumerate(tried) if m.hot])
-  workers = []
-  for number in range(WORKERS):
-    child = os.fork()
-    if not child:
-      with (folder / f"{number}.jsonl").open("w") as file:
-        _work(tried, tests, cold, hot, file, verbose)
+  read, write = os.pipe()
+  for _ in range(options.workers):
+    if not os.fork():
+      os.close(read)
+      _silence(options.verbose)
+      _work(tried, tests, cold, hot, write)
       os._exit(0)
-    workers.append(child)
-  for child in workers:
-    os.waitpid(child, 0)
-  lines = [line for path in folder.iterdir() for line in path.open()]
-  outcomes = {entry.pop("name"): entry for entry in map(json.loads, lines)}
-  for name, outcome in outcomes.items():
-    if outcome["by"].startswith(trial.BROKEN):
-      sys.exit(f"{outcome['by']} with {name}")
-  missing = [m.name for m in tried if m.name not in outcomes]
-  if missing:
-    sys.exit(f"{len(missing)} mutants were not tried, first {missing[0]}")
-  return outcomes
+  os.close(write)
+  left = Counter(mutant.path for mutant in tried)
+  outcomes: dict[str, dict[str, str]] = {path: {} for path in left}
+  cpu_s: Counter[str] = Counter()
+  with os.fdopen(read) as answers:
+    for index, by, seconds in map(json.loads, answers):
+      path, name = tried[index].path, tried[index].name
+      if by.startswith(trial.BROKEN):
+        sys.exit(f"{by} with {name}")
+      outcomes[path][name] = by
+      cpu_s[path] += seconds
+      left[path] -= 1
+      if not left[path]:
+        yield path, outcomes.pop(path), cpu_s[path]
+  if outcomes:
+    sys.exit(f"Workers ended early, with mutants left in {', '.join(outcomes)}.")
 
 
-def _work(tried, tests, cold: Queue, hot: Queue, file, verbose: bool) -> None:
+def _work(tried, tests, cold: Queue, hot: Queue, answers: int) -> None:
   import pytest
 
   from tests.mutants import trial
 
-  def done(mutant: Mutant, by: str, seconds: float) -> None:
-    entry = {"name": mutant.name, "by": by, "seconds": round(seconds, 2)}
-    file.write(json.dumps(entry) + "\n")
-    file.flush()
+  def done(index: int, by: str, seconds: float) -> None:
+    os.write(answers, (json.dumps((index, by[:1000], seconds)) + "\n").encode())
 
-  def following() -> Mutant | None:
-    index = hot.take()
-    return None if index is None else tried[index]
-
-  files = _test_files(dict.fromkeys(mutant.path for mutant in tried))
-  _silence(verbose)
-  child = os.fork()
-  if not child:  # So that this process stays without decap, for the cold ones.
-    trials = trial.Trials(following, lambda m: _tests_of(m, tests), done)
-    pytest.main([*trial.PYTEST, *files], plugins=[trials])
-    os._exit(0)
-  os.waitpid(child, 0)
-  while (index := cold.take()) is not None:
-    mutant = tried[index]
-    names = _tests_of(mutant, tests)
+  while (index := cold.take()) is not None:  # While this process is without decap.
+    names = _tests_of(tried[index], tests)
     limit = int(60 + 3 * sum(tests[name]["seconds"] for name in names))
-    attempt = (lambda m=mutant, n=names, s=limit: trial.cold(m, n, s)) if names else str
-    done(mutant, *trial.in_child(attempt))
+    attempt = functools.partial(trial.cold, tried[index], names, limit)
+    done(index, *(trial.in_child(attempt) if names else ("", 0.0)))
+  trials = trial.Trials(tried, hot.take, lambda m: _tests_of(m, tests), done)
+  files = _test_files(dict.fromkeys(mutant.path for mutant in tried))
+  pytest.main([*trial.PYTEST, *files], plugins=[trials])
 
 
 def _silence(verbose: bool) -> None:
@@ -263,45 +279,6 @@ def _silence(verbose: bool) -> None:
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, 1)
     os.dup2(null, 2)
-
-
-def _report(tried, equivalent, outcomes, total: int) -> dict[str, Any]:
-  real = [m for m in tried if m.name not in equivalent]
-  survivors = [m for m in real if not outcomes[m.name]["by"]]
-  counts = Counter(m.path for m in real)
-  alive = Counter(m.path for m in survivors)
-  same = Counter(name.split(":")[0] for name in equivalent)
-  noticed = [n for n in equivalent if n in outcomes and outcomes[n]["by"]]
-  return {
-    "command": "make mutants",
-    "mutants": total,
-    "equivalent": len(equivalent),
-    "tried": len(real),
-    "killed": len(real) - len(survivors),
-    "share_killed": round(1 - len(survivors) / max(1, len(real)), 4),
-    "files": {
-      path: {
-        "killed": counts[path] - alive[path],
-        "survived": alive[path],
-        "equivalent": same[path],
-      }
-      for path in counts
-    },
-    "survivors": [f"{m.name} (line {m.lines[0]})" for m in survivors],
-    **({"not_equivalent": noticed} if noticed else {}),
-  }
-
-
-def _print(report: dict[str, Any]) -> None:
-  for name in report["survivors"]:
-    print("survived:", name)
-  for name in report.get("not_equivalent", ()):
-    print("not equivalent, a test notices it:", name)
-  print(
-    f"{report['killed']} of {report['tried']} mutants killed "
-    f"({report['share_killed']:.1%}), {report['equivalent']} equivalent; "
-    f"{report['cpu_minutes']} minutes of CPU time in {report['wall_minutes']} minutes."
-  )
 
 
 if __name__ == "__main__":

@@ -34,54 +34,83 @@ WALL_S = 600
 
 
 class Baseline:
-  """Runs all tests once, and notes which lines each of them runs, and how long."""
+  """Runs all tests once, and notes which lines each of them runs, and how long.
+
+  What a module's fixture runs counts for all tests that use it, since any of them may
+  be the first; its time counts for none.
+  """
 
   def __init__(self, files: Sequence[str]):
     self._files = set(files)
+    self._lines: set[tuple[str, int]] = set()
+    self._fixture_s = 0.0
+    self._fixtures: dict[str, set[tuple[str, int]]] = {}
     self.tests: dict[str, dict[str, Any]] = {}
     self.failed: list[str] = []
 
   @pytest.hookimpl(wrapper=True)
   def pytest_runtest_protocol(self, item: pytest.Item):
-    lines: set[tuple[str, int]] = set()
-
-    def line(frame, event, arg):
-      lines.add((frame.f_code.co_filename, frame.f_lineno))
-      return line
-
-    def call(frame, event, arg):
-      return line if frame.f_code.co_filename in self._files else None
-
-    threading.settrace(call)
-    sys.settrace(call)
+    self._lines, self._fixture_s = set(), 0.0
+    threading.settrace(self._trace)
+    sys.settrace(self._trace)
     start = time.process_time()
     try:
       return (yield)
     finally:
       sys.settrace(None)
       threading.settrace(None)  # type: ignore[arg-type]
+      seconds = time.process_time() - start - self._fixture_s
+      found = item._fixtureinfo.name2fixturedefs.values()  # type: ignore
+      used = [
+        self._fixtures.get(_key(f), set()) for fixtures in found for f in fixtures
+      ]
       self.tests[item.nodeid] = {
-        "seconds": time.process_time() - start,
-        "lines": sorted(lines),
+        "seconds": seconds,
+        "lines": sorted(self._lines.union(*used)),
       }
+
+  @pytest.hookimpl(wrapper=True)
+  def pytest_fixture_setup(self, fixturedef: pytest.FixtureDef):
+    if fixturedef.scope == "function":
+      return (yield)
+    of_test, self._lines = self._lines, set()
+    start, before = time.process_time(), self._fixture_s
+    try:
+      return (yield)
+    finally:
+      self._fixture_s = before + time.process_time() - start
+      self._fixtures.setdefault(_key(fixturedef), set()).update(self._lines)
+      self._lines = of_test
 
   def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
     if report.failed:
       self.failed.append(report.nodeid)
 
+  def _trace(self, frame, event, arg):
+    return self._line if frame.f_code.co_filename in self._files else None
+
+  def _line(self, frame, event, arg):
+    self._lines.add((frame.f_code.co_filename, frame.f_lineno))
+    return self._line
+
+
+def _key(fixture: pytest.FixtureDef) -> str:
+  return f"{fixture.baseid}::{fixture.argname}"
+
 
 class Trials:
   """Tries mutants one after another, each in a child of its own."""
 
-  def __init__(self, next_mutant: Callable, tests_of: Callable, done: Callable):
-    self._next_mutant, self._tests_of, self._done = next_mutant, tests_of, done
+  def __init__(self, mutants, take: Callable, tests_of: Callable, done: Callable):
+    self._mutants, self._take = mutants, take
+    self._tests_of, self._done = tests_of, done
 
   def pytest_runtestloop(self, session: pytest.Session) -> bool:
     items = {item.nodeid: item for item in session.items}
-    while (mutant := self._next_mutant()) is not None:
+    while (index := self._take()) is not None:
+      mutant = self._mutants[index]
       tests = [items[name] for name in self._tests_of(mutant)]
-      attempt = functools.partial(_hot, session, mutant, tests)
-      self._done(mutant, *in_child(attempt))
+      self._done(index, *in_child(functools.partial(_hot, session, mutant, tests)))
     return True
 
 

@@ -7,7 +7,12 @@ from decap.rl.schedules import adaptive_rate, fixed_rate
 
 
 @pytest.mark.parametrize(
-  "kl, factor", [(0.021, 1 / 1.5), (0.004, 1.5), (0.01, 1.0), (0.0, 1.0)]
+  "kl, factor",
+  [
+    *((0.021, 1 / 1.5), (0.02, 1.0)),  # Above twice 0.01, not at it.
+    *((0.004, 1.5), (0.005, 1.0)),
+    *((0.01, 1.0), (0.0, 1.0)),
+  ],
 )
 def test_the_rate_follows_the_divergence(kl, factor):
   rate = adaptive_rate(torch.tensor(1e-3), torch.tensor(kl), 0.01)

@@ -167,8 +167,25 @@ def _continued(args: TrainArgs) -> tuple[RunSpec, Path]:
       "newer ones to go back, or start another run with --init-from."
     )
   done = checkpoint_files.iteration_of(path)
-  if done is not None and spec.iterations is not None and done >= spec.iterations:
+  if (
+    done is not None
+    and spec.iterations is not None
+    and (
+      done > spec.iterations
+      or (done == spec.iterations and _exported(run_folder(path), done))
+    )
+  ):
     raise UserError(
       f"{path} is at iteration {done} of {spec.iterations}; give a larger --iterations."
     )
   return spec, path
+
+
+def _exported(folder: Path, iteration: int) -> bool:
+  """Whether a run has the bundle of its end; a kill may have come before that."""
+  from decap.deploy.bundle import read_info
+
+  try:
+    return read_info(folder / "policy")["iteration"] == iteration
+  except UserError:
+    return False

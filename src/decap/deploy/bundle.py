@@ -13,6 +13,7 @@ import json
 import math
 import os
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -240,8 +241,17 @@ def check_info(info: Any, name: str) -> None:
       )
 
 
-def write_bundle(folder: Path, onnx: bytes, info: dict[str, Any]) -> None:
-  """Write a bundle folder in one move, so that no reader finds half of one."""
+def write_bundle(
+  folder: Path,
+  onnx: bytes,
+  info: dict[str, Any],
+  others: Mapping[str, str] | None = None,
+) -> None:
+  """Write a bundle folder in one move, so that no reader finds half of one.
+
+  Args:
+    others: File → text of what else belongs to it.
+  """
   if folder.exists() and not (folder / JSON_FILE).is_file() and any(folder.iterdir()):
     raise UserError(f"{folder} holds other files; give an empty or new folder.")
   info = {
@@ -258,6 +268,8 @@ def write_bundle(folder: Path, onnx: bytes, info: dict[str, Any]) -> None:
       fresh.mkdir()
       (fresh / ONNX_FILE).write_bytes(onnx)
       (fresh / JSON_FILE).write_text(json.dumps(info, indent=2, allow_nan=False) + "\n")
+      for name, text in (others or {}).items():
+        (fresh / name).write_text(text, encoding="utf-8")
       if folder.exists():
         os.replace(folder, old)
       try:
@@ -275,5 +287,5 @@ def write_bundle(folder: Path, onnx: bytes, info: dict[str, Any]) -> None:
 def _keep_others(old: Path, folder: Path) -> None:
   """Notes and scripts that someone put beside a policy stay there."""
   for path in old.iterdir():
-    if path.name not in (ONNX_FILE, JSON_FILE):
+    if not (folder / path.name).exists():
       os.replace(path, folder / path.name)

@@ -1,6 +1,7 @@
-"""Reward, termination and constraint terms against values computed by hand."""
+"""Reward and termination terms against values computed by hand."""
 
 import math
+from types import SimpleNamespace
 
 import mujoco
 import numpy as np
@@ -8,10 +9,9 @@ import pytest
 import torch
 from mjlab.managers.scene_entity_config import SceneEntityCfg
 
-from decap.constraints import quantities
 from decap.envs import mdp
 from decap.envs.constrained_env import ConstrainedEnv
-from decap.envs.constraint_manager import ConstraintTermCfg
+from decap.envs.mdp import rewards
 from decap.tasks import env_cfg
 
 FEET = ("left_ankle_roll_link", "right_ankle_roll_link")
@@ -102,10 +102,7 @@ def test_track_yaw(env):
 
 
 def test_the_mean_velocity_is_tracked_rather_than_that_of_the_moment(env):
-  term = env.reward_manager.get_term_cfg("track_xy_mean").func
-  turn = env.reward_manager.get_term_cfg("track_yaw_mean").func
-  term.reset(None)
-  turn.reset_masked(torch.ones(env.num_envs, dtype=torch.bool))
+  term, turn = (mdp.TrackMeanVelocity(None, env) for _ in range(2))
   command(env, x=0.5, y=0.1, yaw=0.4)
   mean = np.zeros(3)
   for vx, vy, yaw in ((0.6, 0.5, -0.2), (0.4, -0.3, 0.9)):
@@ -119,10 +116,15 @@ def test_the_mean_velocity_is_tracked_rather_than_that_of_the_moment(env):
     assert values(turn(env, "twist", (2, 3), 0.05, 0.4)) == pytest.approx(
       expected, rel=1e-4
     )
-  mask = torch.zeros(env.num_envs, dtype=torch.bool)
-  mask[0] = True
-  term.reset_masked(mask)
-  assert not term.mean[0].any() and (env.num_envs == 1 or term.mean[1].any())
+  term.reset_masked(torch.tensor([True, False]))
+  assert not term.mean[0].any() and term.mean[1].all()
+  turn.reset(torch.tensor([1]))
+  assert turn.mean[0].all() and not turn.mean[1].any()
+  turn.reset(None)
+  assert not turn.mean.any()
+  # Shorter than a step: the velocity of the moment, not more than that.
+  term(env, "twist", (0, 2), 0.02, 0.015)
+  assert term.mean[0].tolist() == pytest.approx([0.4, -0.3, 0.9], rel=1e-4)
 
 
 def test_vertical_velocity_and_rates(env):
@@ -144,6 +146,28 @@ def test_tilt_terminates_beyond_its_angle(env):
     place(env, rpy=(0.0, angle, 1.0))
     assert env.termination_manager.compute()[0].item() is falls
     assert values(mdp.tilt(env)) == pytest.approx(angle, abs=1e-4)
+
+
+def test_tilt_costs_the_square_of_its_sine(env):
+  place(env, rpy=(0.3, -0.2, 1.0))
+  upright = math.cos(0.3) * math.cos(0.2)
+  assert values(mdp.flat_orientation(env)) == pytest.approx(1 - upright**2, rel=1e-4)
+
+
+def test_joints_beyond_their_soft_limits(env):
+  robot = env.scene["robot"]
+  limits = robot.data.soft_joint_pos_limits[0]
+  position = robot.data.default_joint_pos.clone()
+  for joint, side, beyond in (
+    ("left_elbow_joint", 1, 0.1),
+    ("right_elbow_joint", 0, -0.25),
+    ("left_knee_joint", 1, 0.5),  # Not chosen.
+  ):
+    index = robot.joint_names.index(joint)
+    position[:, index] = limits[index, side] + beyond
+  env.sim.data.qpos[:, robot.indexing.joint_q_adr] = position
+  result = mdp.joint_pos_limits(env, joints(env, ".*_elbow_.*"))
+  assert values(result) == pytest.approx(0.35, rel=1e-4)
 
 
 def test_joint_deviation(env):
@@ -249,6 +273,31 @@ def test_turning_is_a_command_to_move(env):
     assert values(mdp.gait(env, *params)) == expected, told
 
 
+def test_every_robot_has_its_own_command(env):
+  env.episode_length_buf[:] = 0
+  told = env.command_manager.get_command("twist")
+  told[:] = torch.tensor(((0.5, 0.0, 0.0), (0.25, 0.0, 0.0)))
+  params = ("feet_contact", "twist", 0.8, (0.0, 0.5), 0.55, 0.25)
+  # The second is at the threshold, not above it.
+  assert mdp.gait(env, *params).tolist() == [2, 0]
+
+
+def test_a_foot_may_be_a_quarter_ahead(env):
+  """At 0.3 of the period it is at 0.55, and should swing; a quarter behind, stand."""
+  env.episode_length_buf[:] = 12
+  command(env, x=0.5)
+  params = ("feet_contact", "twist", 0.8, (0.0, 0.25), 0.55, 0.1)
+  assert values(mdp.gait(env, *params)) == 1
+
+
+def test_what_terms_share_is_made_once_per_step(env, monkeypatch):
+  monkeypatch.setattr(env, "step_cache", {})
+  params = ("feet_contact", "twist", 0.8, (0.0, 0.5), 0.55, 0.1)
+  assert mdp.gait(env, *params) is mdp.gait(env, *params)
+  touches = rewards.in_contact(env, "feet_contact")
+  assert touches is rewards.in_contact(env, "feet_contact")
+
+
 @pytest.mark.parametrize(
   ("step", "on_ground", "in_air"),
   [
@@ -272,6 +321,24 @@ def test_gait(env, step, on_ground, in_air):
 ##
 # Contacts.
 ##
+
+
+def sensing(**fields) -> SimpleNamespace:
+  """As much of an environment as terms on a contact sensor read."""
+  sensor = SimpleNamespace(data=SimpleNamespace(**fields))
+  return SimpleNamespace(scene={"sensor": sensor})
+
+
+def test_one_contact_is_contact():
+  env = sensing(found=torch.tensor([[0, 1], [2, 0]]))
+  assert rewards.in_contact(env, "sensor").tolist() == [[False, True], [True, False]]
+
+
+def test_a_body_counts_beyond_the_threshold():
+  # One of 5 N and two of 0; three of 5.2 N.
+  force = torch.tensor([[[3.0, 4.0, 0.0]] + [[0.0] * 3] * 2, [[3.0, 3.0, 3.0]] * 3])
+  env = sensing(force=force)
+  assert mdp.undesired_contacts(env, "sensor", 5.0).tolist() == [0, 3]
 
 
 def touched_bodies(env) -> int:
@@ -298,71 +365,3 @@ def test_undesired_contacts(env):
   expected = touched_bodies(env)
   assert expected >= 3
   assert values(mdp.undesired_contacts(env, "body_contact", 1.0)) == expected
-
-
-def test_contact_force_is_the_larger_foot(env):
-  for _ in range(25):  # Let the robot stand.
-    env.step(torch.zeros(2, 29))
-  force = env.scene["feet_contact"].data.force.norm(dim=-1)
-  result = mdp.contact_force(env, "feet_contact")
-  assert torch.equal(result, force.max(dim=1).values)
-  assert 100.0 < result[0] < 400.0  # 33 kg weigh 327 N.
-
-
-##
-# Constrained quantities.
-##
-
-
-def test_action_rate(env):
-  env.reset(seed=0)
-  robot = env.scene["robot"]
-  first = torch.full((2, 29), 0.3)
-  rates = env.step(first)[-1]["constraints"]["quantities"]["action_rate"]
-  assert (rates == 0).all()  # No previous action on an episode's first step.
-  second = first.clone()
-  elbow = robot.joint_names.index("left_elbow_joint")
-  knee = robot.joint_names.index("right_knee_joint")
-  second[:, elbow] += 0.1
-  second[:, knee] -= 0.2
-  rates = env.step(second)[-1]["constraints"]["quantities"]["action_rate"]
-  # Action scales 0.4386 and 0.3507 rad, control step 0.02 s.
-  assert rates[0, elbow].item() == pytest.approx(0.1 * 0.4386 / 0.02, rel=1e-3)
-  assert rates[0, knee].item() == pytest.approx(0.2 * 0.3507 / 0.02, rel=1e-3)
-  assert rates[0].count_nonzero() == 2
-
-
-def test_joint_acceleration_of_a_substep(env):
-  result = env.step(torch.randn(2, 29))[-1]["constraints"]["quantities"]
-  change = env.sim.data.qvel[:, 6:] - env.sim.qvel_prev[:, 6:]
-  assert torch.allclose(result["joint_acc"], change.abs() / 0.005)
-  assert result["joint_acc"].max() > 1.0
-
-
-def test_joint_acceleration_of_a_control_step(env):
-  term = mdp.joint_acc_control(
-    ConstraintTermCfg(func=mdp.joint_acc_control, limits={}), env
-  )
-  adr = env.scene["robot"].indexing.joint_v_adr
-  env.sim.data.qvel[:, adr] = torch.full((2, 29), 0.5)
-  env.episode_length_buf[:] = 1
-  assert (term(env) == 0).all()
-  env.sim.data.qvel[:, adr] = torch.full((2, 29), 0.2)
-  env.episode_length_buf[:] = 2
-  assert torch.allclose(term(env), torch.tensor(0.3 / 0.02))
-  env.episode_length_buf[:] = torch.tensor([1, 3])  # The first one was reset.
-  env.sim.data.qvel[:, adr] = torch.full((2, 29), 0.4)
-  result = term(env)
-  assert (result[0] == 0).all()
-  assert torch.allclose(result[1], torch.tensor(0.2 / 0.02))
-
-
-def test_torque_and_velocity(env):
-  action = torch.zeros(2, 29)
-  robot = env.scene["robot"]
-  elbow = robot.joint_names.index("left_elbow_joint")
-  action[:, elbow] = -20.0  # 8.8 rad away: the motor gives its 25 Nm.
-  result = env.step(action)[-1]["constraints"]["quantities"]
-  assert result["joint_torque"][0, elbow].item() == pytest.approx(25.0, rel=1e-3)
-  expected = quantities.joint_velocity(env.sim.data.qvel[:, 6:])
-  assert torch.equal(result["joint_vel"], expected)
