@@ -292,7 +292,7 @@ figcaption { color: var(--soft); font-size: 0.85rem; padding-top: 4px;
   background: var(--card); }
 .hint, .missing, .note { color: var(--soft); font-size: 0.85rem; }
 @media (max-width: 520px) { th, td { padding: 5px 6px; }
-  tbody .lead[scope=row] { min-width: 6em; }
+  tbody .lead[scope=row] { min-width: 6em; } figure img { min-width: 600px; }
   figure:not(.clip) figcaption::before { content: "swipe ↔ · "; } }
 @media print { body { background: #fff; } section { border: 0; break-inside: avoid; }
   .controls { display: none; } }
