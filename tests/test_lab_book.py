@@ -185,16 +185,20 @@ def test_series_7_gives_what_was_told_and_done():
     ], name
 
 
-def test_series_8_gives_what_was_evaluated():
-  text = re.split(r"^## \d\.", PAGE, flags=re.MULTILINE)[8]
+@pytest.mark.parametrize(("series", "runs"), [(8, 12), (9, 14)])
+def test_later_series_give_what_was_evaluated(series, runs):
+  text = re.split(r"^## \d\.", PAGE, flags=re.MULTILINE)[series]
   table = re.findall(r"^\| `(\S+)` \(\d+ M\) \| (.*) \|$", text, re.MULTILINE)
-  assert len(table) == 12
-  released = {"decap-1": "decap", "calm-torso": "decap-calm-torso"}
-  released["rewards"] = "smoothness-rewards"
+  assert len(table) == runs
+  policies = re.findall(
+    rf"^\| `(g1-\S+)` \| `(\S+)` of series {series}", PAGE, re.MULTILINE
+  )
+  released = {run: policy for policy, run in policies}
+  assert released
   for name, cells in table:
-    path = ROOT / "results" / "evaluation" / f"8-{name}.json"
+    path = ROOT / "results" / "evaluation" / f"{series}-{name}.json"
     if name in released:
-      path = ROOT / "policies" / f"g1-flat-{released[name]}" / "metrics.json"
+      path = ROOT / "policies" / released[name] / "metrics.json"
     metrics = json.loads(path.read_text())["metrics"]
     commands, smooth = metrics["commands"], metrics["smoothness"]
     above, ahead = metrics["violations"], commands["forward 0.5"]

@@ -42,6 +42,7 @@ def evaluate_main(args: EvaluateArgs) -> Path:
   from decap.evaluation.results import file_names
   from decap.evaluation.rollout import evaluate
   from decap.runs import read_limits
+  from decap.sim.backend import hush_warp
 
   protocol = args.protocol(args.task or "g1-flat")  # Bad options before slow imports.
   limits = read_limits(args.limits) if args.limits else None
@@ -59,6 +60,7 @@ def evaluate_main(args: EvaluateArgs) -> Path:
   label = "-".join(part for part in (away, protocol.label) if part)
   metrics_name, trajectory_name = file_names(label)
   _keep_larger(folder / metrics_name, policy.info, protocol)
+  hush_warp()
   with progress_bar(f"Evaluating {policy.info['name']}", protocol.steps) as on_step:
     evaluation = evaluate(
       policy,
