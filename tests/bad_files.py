@@ -76,7 +76,7 @@ BUNDLES = {
 
 _METRICS_EDITS: dict[str, tuple[Callable[[Any], None], str]] = {
   "m-no-mark.json": (_without("format"), "is not a metrics file"),
-  "m-no-schema.json": (_without("schema"), "has schema None"),
+  "m-no-schema.json": (_without("schema"), "lacks schema"),
   "m-new-schema.json": (_with(99, "schema"), "has schema 99"),
   "m-no-policy.json": (_without("policy"), "lacks policy"),
   "m-no-protocol.json": (_without("protocol"), "lacks protocol"),

@@ -60,7 +60,14 @@ class Report:
     self._write()
 
   def summary(self) -> str:
-    return f"In all: {self._line(self.files.values())}."
+    """Of all files that were tried, now or before; written, too."""
+    self._write()
+    left = f" Not tried: {', '.join(self._left)}." if self._left else ""
+    return f"In all: {self._line(self.files.values())}.{left}"
+
+  @property
+  def _left(self) -> list[str]:
+    return [path for path in self._order if path not in self.files]
 
   def _line(self, files: Iterable[dict[str, Any]]) -> str:
     killed, alive, same, wall_s, cpu_s = (
@@ -88,6 +95,7 @@ class Report:
       "share_killed": round(self.share_killed, 4),
       "wall_minutes": round(self._sum("wall_s") / 60, 1),
       "cpu_minutes": round(self._sum("cpu_s") / 60, 1),
+      "not_tried": self._left,
       "files": {p: self.files[p] for p in self._order if p in self.files},
     }
     text = json.dumps(report, indent=2, ensure_ascii=False) + "\n"

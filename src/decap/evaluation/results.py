@@ -74,7 +74,9 @@ def load_result(path: Path | str) -> Result:
     raise UserError(f"{path} is not a metrics file: {error}.") from error
   if not isinstance(data, dict) or data.get("format") != METRICS_FORMAT:
     raise UserError(f"{path} is not a metrics file (no '{METRICS_FORMAT}' mark).")
-  schema = data.get("schema")
+  if "schema" not in data:
+    raise UserError(f"{path} is not a whole metrics file: it lacks schema.")
+  schema = data["schema"]
   if not isinstance(schema, int) or schema > METRICS_SCHEMA:
     raise UserError(
       f"{path} has schema {schema}; this decap reads up to schema {METRICS_SCHEMA}: "
