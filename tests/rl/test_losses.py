@@ -26,7 +26,7 @@ def test_a_value_that_jumps_is_judged_where_the_clip_ends():
 def test_the_distance_to_the_mirror_image_is_in_sigma_and_leaves_sigma_alone():
   std = torch.tensor([0.5, 2.0], requires_grad=True)
   mean = torch.tensor([[1.0, 2.0]], requires_grad=True)
-  loss = losses.mirror(mean, torch.tensor([[0.0, 0.0]]), std)
-  assert loss.item() == pytest.approx((4.0 + 1.0) / 2)
+  loss = losses.mirror(mean, torch.tensor([[0.5, 6.0]]), std)
+  assert loss.item() == pytest.approx((1.0 + 4.0) / 2)
   loss.backward()
   assert std.grad is None and mean.grad is not None
