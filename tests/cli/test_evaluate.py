@@ -186,4 +186,4 @@ def test_quick_is_a_default_that_explicit_sizes_override():
   short = EvaluateArgs(policy="stand", quick=True, steps=60).protocol("g1-flat")
   assert (short.envs, short.steps, short.warmup) == (16, 60, 50)
   full = EvaluateArgs(policy="stand").protocol("g1-flat")
-  assert (full.num_envs, full.steps) == (1280 + 13 * 32, 1000)
+  assert (full.num_envs, full.steps) == (1280 + 14 * 32, 1000)
