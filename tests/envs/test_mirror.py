@@ -108,6 +108,7 @@ def test_a_mirrored_robot_stays_the_mirror_image(env):
   data.qvel[1, 6:] = data.qvel[0, 6:] @ joints
   env.sim.forward()
   term = env.command_manager.get_term("twist")
+  term.is_standing_env[:] = False
   term.vel_command_b[:] = torch.tensor([[0.5, 0.2, 0.3], [0.5, -0.2, -0.3]])
   # Half a period apart: the other foot is due.
   env.episode_length_buf[:] = torch.tensor([7, 27])
