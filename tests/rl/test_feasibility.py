@@ -1,6 +1,7 @@
 """How much of the constraints is applied while a policy does not comply."""
 
 import math
+from collections.abc import Sequence
 
 import pytest
 import torch
@@ -25,42 +26,74 @@ def cap(budget: float, decay: float = 0.99) -> Feasibility:
   return Feasibility(cfg, composition())
 
 
-def scale(aid: Feasibility, delta: list[float]) -> torch.Tensor:
-  return aid.apply({}, torch.tensor(delta))
+def spend(
+  aid: Feasibility, beyond: Sequence[float] = (), below: Sequence[float] = ()
+) -> torch.Tensor:
+  """What is applied of these δ̄, at steps beyond the limit of 10 and below it."""
+  q = torch.tensor([[11.0, 0.0]] * len(beyond) + [[9.0, 9.9]] * len(below))
+  return aid.apply({"rate": q}, torch.tensor([*beyond, *below]))
 
 
 def test_the_population_is_scaled_to_the_budget():
   # Mean 0.5, so all are scaled by 0.1 / 0.5.
-  scaled = scale(cap(0.1), [1.0, 0.5, 0.0])
+  scaled = spend(cap(0.1), beyond=[1.0, 0.5, 0.0])
   torch.testing.assert_close(scaled, torch.tensor([0.2, 0.1, 0.0]))
+  scaled = spend(cap(0.1), below=[1.0, 0.5, 0.0])
+  torch.testing.assert_close(scaled, torch.tensor([0.2, 0.1, 0.0]))
+
+
+def test_the_barrier_gets_what_violations_leave():
+  # Violations have a mean of 0.8 / 4 = 0.2, the barrier of 0.4 / 4 = 0.1.
+  delta = {"beyond": [0.8, 0.0], "below": [0.4, 0.0]}
+  for budget, expected in (
+    (0.1, [0.4, 0.0, 0.0, 0.0]),
+    (0.2, [0.8, 0.0, 0.0, 0.0]),
+    (0.25, [0.8, 0.0, 0.2, 0.0]),
+    (0.3, [0.8, 0.0, 0.4, 0.0]),
+    (1.0, [0.8, 0.0, 0.4, 0.0]),
+  ):
+    aid = cap(budget)
+    scaled = spend(aid, **delta)
+    torch.testing.assert_close(scaled, torch.tensor(expected))
+    shown = float(aid.metrics()["Constraint/barrier_applied"])
+    assert shown == pytest.approx(expected[2] / 0.4, abs=1e-6)
+
+
+def test_the_limit_itself_and_what_is_no_number_are_beyond_it():
+  aid = cap(0.1)
+  q = torch.tensor([[10.0, 0.0], [0.0, math.nan], [9.9, 9.9]])
+  scaled = aid.apply({"rate": q}, torch.tensor([0.5, 1.0, 0.5]))
+  torch.testing.assert_close(scaled, torch.tensor([0.1, 0.2, 0.0]))
 
 
 def test_the_mean_is_a_running_one():
   aid = cap(0.1, decay=0.75)
-  scale(aid, [0.8])
+  spend(aid, beyond=[0.8])
   # 0.75 · 0.8 + 0.25 · 0.4 = 0.7; 0.4 · 0.1 / 0.7.
-  torch.testing.assert_close(scale(aid, [0.4]), torch.tensor([0.4 * 0.1 / 0.7]))
+  scaled = spend(aid, beyond=[0.4])
+  torch.testing.assert_close(scaled, torch.tensor([0.4 * 0.1 / 0.7]))
 
 
 def test_a_population_within_the_budget_has_the_papers_probabilities():
   aid = cap(0.04, decay=0.9)
-  scale(aid, [1.0, 1.0])
-  delta = [0.06, 0.0]  # mean 0.03
-  assert not torch.equal(scale(aid, delta), torch.tensor(delta))
+  spend(aid, beyond=[1.0], below=[1.0])
+  delta = {"beyond": [0.06], "below": [0.01]}  # mean 0.035
+  whole = torch.tensor([0.06, 0.01])
+  assert not torch.equal(spend(aid, **delta), whole)
   for _ in range(60):
-    scaled = scale(aid, delta)
-  assert torch.equal(scaled, torch.tensor(delta))
-  assert torch.equal(scale(cap(0.04), [0.0, 0.0]), torch.zeros(2))
+    scaled = spend(aid, **delta)
+  assert torch.equal(scaled, whole)
+  assert torch.equal(spend(cap(0.04), below=[0.0, 0.0]), torch.zeros(2))
 
 
 @given(
-  st.lists(st.lists(st.floats(0, 1), min_size=3, max_size=3), min_size=1, max_size=8),
+  st.lists(st.lists(st.floats(0, 1), min_size=4, max_size=4), min_size=1, max_size=8),
   st.floats(0.01, 1.0),
 )
 def test_the_aid_only_lowers_and_gives_probabilities(steps, budget):
   aid = cap(budget, decay=0.5)
   for step in steps:
-    scaled = scale(aid, step)
+    scaled = spend(aid, beyond=step[:2], below=step[2:])
     assert ((scaled >= 0) & (scaled <= torch.tensor(step))).all()
 
 
@@ -214,6 +247,12 @@ def test_the_state_survives_bit_for_bit_and_nothing_waits():
   for name, value in second.state_dict().items():
     assert torch.equal(value, first.state_dict()[name]), name
     assert value is tensors[name]
+
+
+def test_a_state_with_one_mean_for_all_steps_loads():
+  aid = cap(0.1)
+  aid.load_state_dict({**aid.state_dict(), "mean": torch.tensor(0.3)})
+  assert aid.mean.tolist() == pytest.approx([0.3, 0.3])
 
 
 @pytest.mark.parametrize(

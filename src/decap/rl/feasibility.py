@@ -4,7 +4,8 @@ A policy that starts from noise violates nearly everywhere: δ̄ is close to 1 a
 beyond the next step counts, so there is nothing to learn from. The aid lets limits start
 at what the policy does, caps the population's mean termination probability by a budget,
 and moves that budget by what the robots achieve: up while they do as they are told, down
-while they do not. Where the budget is above the mean, δ̄ is Eq. 4's, whole.
+while they do not. A scarce budget is spent on steps beyond a limit first, and what is
+left of it on the barrier below. Where the budget is above the mean, δ̄ is Eq. 4's, whole.
 """
 
 from __future__ import annotations
@@ -25,6 +26,10 @@ MAX_SAMPLES = 512
 """Environments, evenly spread, from which the policy's quantiles are taken."""
 
 
+TINY = 1e-12
+"""A mean below it is none."""
+
+
 class Feasibility:
   """δ̄ under annealed limits, within a budget.
 
@@ -36,19 +41,30 @@ class Feasibility:
     limit = composition.limit  # [C]
     self.annealed = None if cfg.quantile is None else AnnealedLimit(limit, cfg)
     self.scale = composition.new_scale()
-    self.mean = torch.zeros((), device=limit.device)
+    self.mean = torch.zeros(2, device=limit.device)
+    """Running mean of δ̄ at steps beyond a limit, and of that at the others."""
+    self.shares = torch.ones(2, device=limit.device)
+    """How much of each is applied."""
     self.gain = torch.ones((), device=limit.device)
     self.budget = torch.full((), cfg.budget, device=limit.device)
 
   def apply(self, quantities: Mapping[str, Tensor], delta: Tensor) -> Tensor:
     """The δ̄ to apply, from the environment's quantities and δ̄ of Eq. 4. # [B]"""
+    q = self.composition.join(quantities)  # [B, C]
+    limit = self.composition.limit
     if self.annealed is not None:
-      q = self.composition.join(quantities)  # [B, C]
       limit = self.annealed.update(q)
       delta = self.composition.probabilities(q, limit=limit, scale=self.scale).amax(1)
-    self.mean.lerp_(collective.mean(delta.mean()), self.gain)
+    # A NaN compares as false; it is beyond every limit.
+    below = (q < limit).all(1).to(delta.dtype)  # [B]
+    parts = torch.stack((delta * (1.0 - below), delta * below))  # [2, B]
+    self.mean.lerp_(collective.mean(parts.mean(1)), self.gain)
     self.gain.fill_(1.0 - self.cfg.decay)
-    return delta / (self.mean / self.budget).clamp(min=1.0)
+    # Each part takes what the one before it has left of the budget.
+    left = self.budget - torch.nn.functional.pad(self.mean[:1], (1, 0))
+    share = left.clamp(min=0.0) / self.mean.clamp(min=TINY)
+    torch.clamp(share, max=1.0, out=self.shares)
+    return (parts * self.shares.unsqueeze(1)).sum(0)
 
   def between_iterations(self, progress: Progress) -> None:
     """Move the budget by what the robots achieve, once they stay on their feet."""
@@ -69,7 +85,10 @@ class Feasibility:
 
   def metrics(self) -> dict[str, Tensor]:
     """The state of the aid, for the log."""
-    return {"Constraint/budget": self.budget.clone()}
+    return {
+      "Constraint/budget": self.budget.clone(),
+      "Constraint/barrier_applied": self.shares[1].clone(),
+    }
 
   def state_dict(self) -> dict[str, Tensor]:
     return self._tensors()
