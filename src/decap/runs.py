@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import enum
+import hashlib
 import io
 import json
 import math
@@ -28,6 +29,7 @@ from decap.methods import (
   check_options,
   get_method,
 )
+from decap.rl import checkpoint_files
 
 if TYPE_CHECKING:
   from decap.envs.constrained_env import ConstrainedEnvCfg
@@ -106,6 +108,13 @@ def build_configs(
   check_effects(env, agent, overrides)
   _check_sizes(env)
   return env, agent
+
+
+def start_of(run: str | Path) -> dict[str, str]:
+  """Fields of a RunSpec that starts from the policy of a run, checkpoint or release."""
+  path = checkpoint_files.resolve(run).resolve()
+  checksum = hashlib.sha256(path.read_bytes()).hexdigest()
+  return {"init_from": str(path), "init_sha256": checksum}
 
 
 def read_limits(path: str | Path) -> dict[str, Any]:

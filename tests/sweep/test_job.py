@@ -113,6 +113,17 @@ def test_commands_start_and_continue(tmp_path):
   ]
 
 
+def test_a_run_starts_from_weights_that_may_move_later(tmp_path):
+  weights = tmp_path / "weights.pt"
+  weights.write_bytes(b"weights")
+  job = make_job(tmp_path, **{"init-from": str(weights)})
+  assert train_command(job, Plan(runs=(job.run,)))[-2:] == ["--init-from", str(weights)]
+  make_folder(job, 10, "2024", init_sha256="others")
+  assert job.folder() is None
+  folder = make_folder(job, 10, "2025", init_from="elsewhere/weights.pt")
+  assert job.folder() == folder
+
+
 def test_estimate(tmp_path):
   job, new = make_job(tmp_path), make_job(tmp_path, seed=2)
   folder = make_folder(job, 4)

@@ -1,8 +1,12 @@
 """Sweep files: expansion, names, and what is refused."""
 
+import hashlib
+from pathlib import Path
+
 import pytest
 
 from decap.errors import UserError
+from decap.methods import METHODS
 from decap.runs import RunSpec
 from decap.sweep.plan import (
   make_plan,
@@ -13,6 +17,7 @@ from decap.sweep.plan import (
 from decap.sweep.values import parse_duration
 from decap.tasks import ITERATIONS
 
+ROOT = Path(__file__).parents[2]
 BASE = {"task": "g1-flat", "method": "decap", "iterations": 10, "num-envs": 64}
 
 
@@ -186,3 +191,31 @@ def test_limits_are_found_beside_the_file(tmp_path):
   run = read_plan(file).runs[0]
   assert run.limits_file == tmp_path / "limits.yaml"
   assert run.spec.limits == {"joint_vel": {"upper": 2.0, "lower": 12.0}}
+
+
+def test_a_start_is_found_beside_the_file_and_known_by_its_contents(tmp_path):
+  (tmp_path / "walker").mkdir()
+  weights = tmp_path / "walker" / "weights.pt"
+  weights.write_bytes(b"weights")
+  data = {**BASE, "seed": [1, 2], "init-from": "walker"}
+  for run in make_plan(data, tmp_path).runs:
+    assert run.spec.init_from == str(weights)
+    assert run.spec.init_sha256 == hashlib.sha256(b"weights").hexdigest()
+  with pytest.raises(UserError, match="There is no run folder or checkpoint"):
+    make_plan({**data, "init-from": "runner"}, tmp_path)
+
+
+def test_the_papers_grid_gives_all_methods_the_same_samples():
+  runs = read_plan(ROOT / "results" / "paper.yaml").runs
+  samples = {run.name: run.iterations * run.steps_per_iteration for run in runs}
+  methods = [
+    r for r in runs if r.spec.task == "g1-flat" and r.label in ("", "published")
+  ]
+  assert {r.spec.method for r in methods} == set(METHODS)
+  assert {samples[r.name] for r in methods} == {1650 * 1024 * 24}
+  for method in set(METHODS) - {"decap-exact"}:
+    assert {r.spec.seed for r in methods if r.spec.method == method} == {1, 2, 3}
+  continued = [run for run in runs if run.spec.init_from]
+  assert len({run.label for run in continued}) == 6
+  for run in continued:
+    assert samples[run.name] == pytest.approx(10e6, rel=0.01)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -33,6 +32,7 @@ from decap.runs import (
   load_spec,
   read_limits,
   run_folder,
+  start_of,
 )
 from decap.tasks import CPU_NUM_ENVS, TASKS
 
@@ -128,7 +128,6 @@ def new_spec(args: TrainArgs) -> RunSpec:
   """The run that was asked for."""
   method = get_method(args.method or "decap")
   check_options(method, list(args.overrides))
-  start = checkpoint_files.resolve(args.init_from) if args.init_from else None
   return RunSpec(
     task=args.task or "",
     method=method.name,
@@ -138,8 +137,7 @@ def new_spec(args: TrainArgs) -> RunSpec:
     blind=args.blind,
     limits=read_limits(args.limits) if args.limits else {},
     overrides=args.overrides,
-    init_from=str(start.resolve()) if start else None,
-    init_sha256=hashlib.sha256(start.read_bytes()).hexdigest() if start else None,
+    **(start_of(args.init_from) if args.init_from else {}),
   )
 
 

@@ -45,7 +45,7 @@ class Job:
 
   def folder(self) -> Path | None:
     """The run's folder: the one with its description that has come furthest."""
-    wanted = dataclasses.replace(self.run.spec, iterations=None)
+    wanted = _identity(self.run.spec)
     found: list[tuple[int, Path]] = []
     for params in (self.root / self.run.spec.task).glob(f"*/{RUN_FILE}"):
       folder = params.parent.parent
@@ -116,6 +116,8 @@ def train_command(job: Job, plan: Plan) -> list[str]:
     command += ["--blind"]
   if job.run.limits_file:
     command += ["--limits", str(job.run.limits_file)]
+  if spec.init_from:
+    command += ["--init-from", spec.init_from]
   return [*command, *spec.overrides]
 
 
@@ -124,10 +126,16 @@ def _latest_iteration(folder: Path) -> int:
   return checkpoints[-1][0] if checkpoints else 0
 
 
+def _identity(spec: RunSpec) -> RunSpec:
+  """What makes it this run: neither its length nor where the weights lay it began with,
+  whose checksum is part of it."""
+  return dataclasses.replace(spec, iterations=None, init_from=None)
+
+
 @functools.lru_cache(maxsize=4096)
 def _described(folder: Path) -> RunSpec | None:
-  """A folder's description without its length, which alone may change later."""
+  """Which run a folder holds, if any."""
   try:
-    return dataclasses.replace(load_spec(folder), iterations=None)
+    return _identity(load_spec(folder))
   except UserError:
     return None

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from decap.errors import UserError
 from decap.methods import check_options, get_method
-from decap.runs import RunSpec, read_limits
+from decap.runs import RunSpec, read_limits, start_of
 from decap.sweep import values
 from decap.sweep.resources import Resources, read_resources
 from decap.tasks import ITERATIONS
@@ -33,6 +33,7 @@ RUN_KEYS = (
   "num-envs",
   "blind",
   "limits",
+  "init-from",
   "overrides",
   "grid",
 )
@@ -184,6 +185,7 @@ def _expand(block: dict[str, Any], base: Path) -> list[PlannedRun]:
   block = {"method": "decap", "iterations": ITERATIONS, **_given(block)}
   choices = [_names(block, "task"), _names(block, "method"), *choices, _seeds(block)]
   limits_file = base / str(block["limits"]) if block.get("limits") else None
+  start = start_of(base / str(block["init-from"])) if block.get("init-from") else {}
   runs = []
   for task, method, *chosen, seed in itertools.product(*choices):
     overrides = option_tokens({**values.mapping(block, "overrides"), **dict(chosen)})
@@ -196,6 +198,7 @@ def _expand(block: dict[str, Any], base: Path) -> list[PlannedRun]:
       blind=values.yes(block, "blind"),
       limits=read_limits(limits_file) if limits_file else {},
       overrides=overrides,
+      **start,
     )
     _check_run(spec)
     label = _label(block.get("name"), chosen)
