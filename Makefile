@@ -8,11 +8,19 @@ CPU_INDEX := https://download.pytorch.org/whl/cpu
 # Where the package's page on an index finds files: https://github.com/OWNER/decap
 REPOSITORY ?= $(shell git remote get-url origin 2>/dev/null)
 
-.PHONY: paper demo test mutants check docs wheel install clean
+.PHONY: paper tables motion demo test mutants check docs wheel install clean
 
 # The grid of results/paper.yaml; GPU hours, resumable.
 paper: install
 	$(VENV)/bin/decap sweep results/paper.yaml
+
+# The page docs/paper.md from results/paper: tables, LaTeX, HTML, figures; seconds.
+tables: install
+	$(VENV)/bin/python docs/tools/paper.py
+
+# Its figures of motion, from the released policies; a minute each.
+motion: install
+	$(VENV)/bin/python docs/tools/paper.py --motion
 
 demo: install
 	$(VENV)/bin/decap demo

@@ -86,6 +86,12 @@ def test_seeds_are_averaged_and_methods_ordered_as_in_the_paper(template):
   assert upper[1].cells[0].mean == pytest.approx(0.7)
   assert upper[1].cells[0].std == pytest.approx(0.2 / 2**0.5)
   assert upper[1].cells[0].best and not upper[0].cells[0].best
+  # 95 %: s · t(0.975, 1) / √2, with t = 12.706; rollouts say nothing of other seeds.
+  assert upper[1].cells[0].interval == pytest.approx(0.1 * 12.706, rel=1e-4)
+  assert upper[0].cells[0].interval is None
+  assert "| **0.70 ±0.14 [±1.27]** |" in formats.to_markdown(smoothness)
+  assert r"{\scriptsize[$\pm1.27$]}" in formats.to_latex(smoothness)
+  assert '<span class="std">[±1.27]</span>' in formats.to_html(smoothness)
 
 
 def test_ties_at_the_shown_precision_are_both_best(template):
@@ -105,6 +111,21 @@ def test_ratios_are_against_the_baseline(template):
   assert smoothness.rows[0].cells[0].ratio is None
   assert smoothness.rows[1].cells[0].ratio == 0.25
   assert "0.50 ±0.25 (0.25×)" in formats.to_markdown(smoothness)
+
+
+def test_what_training_cost_has_a_table_where_it_is_known(template):
+  known = result(template, "decap", 0.5)
+  assert "What a run cost" not in {t.title for t in tables_of(known)}
+  known.metrics["cost"] = {"samples": 40.5e6, "seconds": 900.0, "side_by_side": 6}
+  known.metrics["cost"]["gpu_seconds"] = 150.0
+  other = result(template, "cat", 0.5)
+  cost = tables_of(other, known)[-1]
+  texts = [
+    formats.cell_text(cell, column)
+    for cell, column in zip(cost.rows[1].cells, cost.columns, strict=True)
+  ]
+  assert texts == ["40.5", "15.0", "6", "2.5"]
+  assert cost.rows[0].cells[0].mean is None
 
 
 def test_options_and_labels_make_rows_of_their_own(template):

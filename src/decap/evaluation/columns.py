@@ -196,6 +196,16 @@ def delta_share(layout: Layout, group: str) -> tuple[Column, ...]:
   )
 
 
+def cost() -> tuple[Column, ...]:
+  """What training took; only where its curve was read beside the metrics."""
+  return (
+    Column("Samples", ("cost", "samples"), 1, 1e-6, None, "M"),
+    Column("Wall clock", ("cost", "seconds"), 1, 1 / 60, None, "min"),
+    Column("Runs side by side", ("cost", "side_by_side"), 0, better=None),
+    Column("GPU time", ("cost", "gpu_seconds"), 1, 1 / 60, "lower", "min"),
+  )
+
+
 def walk(under: Path) -> tuple[Column, ...]:
   """What a single policy follows, and how: a line of its overview."""
   return (

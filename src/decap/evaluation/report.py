@@ -46,22 +46,32 @@ def make_report(report: ReportInput) -> str:
   first = {method.label: method.results[0] for method in report.methods}
   recorded = find_trajectories(first)
   sections = [
-    _section("Results", _tables(report.tables)),
+    tables_section("Results", report.tables),
     _section("Playback", _playback(recorded)),
     _section("Figures", _figures(first, recorded, report.training)),
     _section("Configuration", _configuration(report)),
   ]
+  names = ", ".join(method.label for method in report.methods)
+  return make_page(report.title, names, sections)
+
+
+def make_page(title: str, lead: str, sections: Sequence[str]) -> str:
+  """A page of sections in the report's style."""
   head = (
     '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
     '<meta name="viewport" content="width=device-width, initial-scale=1">'
-    f"<title>{html.escape(report.title)}</title><style>{_STYLE}</style></head>"
+    f"<title>{html.escape(title)}</title><style>{_STYLE}</style></head>"
   )
-  names = ", ".join(method.label for method in report.methods)
   body = (
-    f"<header><h1>{html.escape(report.title)}</h1><p>{html.escape(names)}</p></header>"
+    f"<header><h1>{html.escape(title)}</h1><p>{html.escape(lead)}</p></header>"
     + "\n".join(sections)
   )
   return f"{head}<body><main>{body}</main></body></html>\n"
+
+
+def tables_section(title: str, tables: Sequence[Table]) -> str:
+  """A section of `make_page` with tables under one note."""
+  return _section(title, _tables(tables))
 
 
 def find_trajectories(

@@ -18,6 +18,8 @@ def cell_text(cell: Cell, column: Column) -> str:
   text = _digits(cell.mean, column)
   if cell.std is not None:
     text += f" ±{cell.std:.{column.decimals}f}"
+  if cell.interval is not None:
+    text += f" [±{cell.interval:.{column.decimals}f}]"
   if cell.ratio is not None:
     text += f" ({cell.ratio:.2f}×)"
   return text
@@ -87,7 +89,8 @@ def to_markdown(table: Table) -> str:
       text = cell_text(cell, column)
       texts.append(f"**{text}**" if cell.best else text)
     lines.append(_pipes([*([row.section] if lead else []), row.name, *texts]))
-  return f"**{table.title}.** {table.note}\n\n" + "\n".join(lines) + "\n"
+  head = f"**{table.title}.** {table.note}".rstrip()
+  return f"{head}\n\n" + "\n".join(lines) + "\n"
 
 
 def to_latex(table: Table) -> str:
@@ -123,13 +126,14 @@ def to_csv(tables: Sequence[Table]) -> str:
   out = io.StringIO()
   writer = csv.writer(out, lineterminator="\n")
   writer.writerow(
-    ("table", "group", "method", "marks", "column", "unit", "mean", "std", "ratio")
-    + ("best",)
+    ("table", "group", "method", "marks", "column", "unit", "mean", "std", "interval")
+    + ("ratio", "best")
   )
   for table in tables:
     for row in table.rows:
       for cell, column in zip(row.cells, table.columns, strict=True):
-        values = ("" if v is None else v for v in (cell.mean, cell.std, cell.ratio))
+        numbers = (cell.mean, cell.std, cell.interval, cell.ratio)
+        values = ("" if v is None else v for v in numbers)
         writer.writerow(
           (table.title, row.section, row.label, " ".join(row.marks), column.title)
           + (column.unit, *values, int(cell.best))
@@ -180,6 +184,9 @@ def _html_cell(cell: Cell, column: Column) -> str:
   ]
   if cell.std is not None:
     parts.append(f'<span class="std">±{cell.std:.{column.decimals}f}</span>')
+  if cell.interval is not None:
+    interval = f"[±{cell.interval:.{column.decimals}f}]"
+    parts.append(f'<span class="std">{interval}</span>')
   if cell.ratio is not None:
     parts.append(f'<span class="ratio">{cell.ratio:.2f}×</span>')
   return f"<td>{' '.join(parts)}</td>"
@@ -197,6 +204,9 @@ def _latex_cell(cell: Cell, column: Column) -> str:
   if cell.std is not None:
     std = f"{cell.std:.{column.decimals}f}"
     text += rf"\,{{\scriptsize\textcolor{{gray}}{{$\pm{std}$}}}}"
+  if cell.interval is not None:
+    half = f"{cell.interval:.{column.decimals}f}"
+    text += rf"\,{{\scriptsize[$\pm{half}$]}}"
   if cell.ratio is not None:
     text += rf" ({cell.ratio:.2f}$\times$)"
   return text
@@ -216,6 +226,7 @@ _LATEX = {
   "·": r"$\cdot$",
   "κ": r"$\kappa$",
   "ρ": r"$\rho$",
+  "σ": r"$\sigma$",
   "–": "--",
 }
 

@@ -23,6 +23,7 @@ METHOD_TITLES = {
   "ppo-lagrangian": "PPO-Lagrangian",
   "decap-no-barrier": "DeCap w/o barrier",
   "decap": "DeCap",
+  "decap-calm-torso": "DeCap, calm torso",
   "decap-exact": "DeCap (exact)",
   "stand": "Zero action",
 }
@@ -35,6 +36,9 @@ STANDING = "Standing still"
 """A robot that ignores every command: computed from the commands alone."""
 
 
+INTERVAL = "[±] 95 % interval of their mean (Student's t)"
+
+
 @dataclass(frozen=True)
 class Cell:
   """A mean, its standard deviation, and what the table says of them."""
@@ -44,6 +48,8 @@ class Cell:
   best: bool = False
   ratio: float | None = None
   """Mean over the baseline's."""
+  interval: float | None = None
+  """Half of the mean's 95 % interval over seeds."""
 
 
 @dataclass(frozen=True)
@@ -197,6 +203,7 @@ def make_tables(
       lambda group: cols.delta_share(layout, group),
     ),
     flat("Quantities of the whole robot", cols.scalars(layout)),
+    flat("What a run cost", cols.cost()),
   ]
   return [table for table in tables if _has_numbers(table)]
 
@@ -272,14 +279,27 @@ def _table_rows(
 
 
 def _cell(method: MethodResults, column: Column) -> Cell:
-  """Mean over seeds; deviation over seeds, or over rollouts where there is one seed."""
+  """Mean over seeds; deviation over seeds, or over rollouts where there is one seed.
+
+  One seed has no interval: rollouts say nothing about other seeds.
+  """
   pairs = [column.read(result.metrics) for result in method.results]
   means = [mean for mean, _ in pairs if mean is not None]
   if len(means) < len(pairs):
     return Cell(None)
   std = statistics.stdev(means) if len(means) > 1 else pairs[0][1]
   mean = statistics.fmean(means) * column.factor
-  return Cell(mean, None if std is None else std * column.factor)
+  std = None if std is None else std * column.factor
+  return Cell(mean, std, interval=_interval(std, len(means)))
+
+
+def _interval(std: float | None, seeds: int) -> float | None:
+  """Half of the 95 % interval of a mean by Student's t: s · t(0.975, n − 1) / √n."""
+  if std is None or seeds < 2:
+    return None
+  from scipy.special import stdtrit
+
+  return std * float(stdtrit(seeds - 1, 0.975)) / math.sqrt(seeds)
 
 
 def _ratio(cell: Cell, base: Cell) -> float | None:
@@ -352,9 +372,9 @@ def _note(methods: Sequence[MethodResults], baseline: MethodResults | None) -> s
   seeds = " or ".join(str(count) for count in counts)
   deviation = "seeds" if counts[0] > 1 else "rollouts" if counts[-1] == 1 else "mixed"
   over = {
-    "seeds": "± over seeds",
+    "seeds": f"± over seeds, {INTERVAL}",
     "rollouts": "± over rollouts",
-    "mixed": "± over seeds, over rollouts where there is one seed",
+    "mixed": f"± over seeds, {INTERVAL}; over rollouts where there is one seed",
   }[deviation]
   commands = protocol["command"] or protocol["commands"]
   parts = [

@@ -1,0 +1,156 @@
+"""What lies in results/paper: rows of the tables, their seeds and what they cost.
+
+<task>/<row>-<seed>.json is what `decap evaluate` wrote, <row>-<seed>.csv the learning
+curve beside it, <row>-<seed>-disturbed.json the protocol with noise and pushes.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+import numpy as np
+import yaml
+
+from decap.evaluation.results import Result, load_result
+from decap.evaluation.tables import METHOD_TITLES, MethodResults, group_results
+
+NAME = re.compile(r"(?P<row>.+)-(?P<seed>\d+)(?P<disturbed>-disturbed)?")
+
+TITLES = {
+  **METHOD_TITLES,
+  "published": "Smoothness rewards, σ 1.0",
+  "blind": "DeCap without the clock",
+  "unguarded": "DeCap without the guard",
+  "continued": "DeCap, 10 M more",
+  "kappa-3": "κ 3",
+  "kappa-6": "κ 6",
+  "rho-0.5": "ρ 0.5",
+  "rho-0.9": "ρ 0.9",
+  "p-max-half": "p_max halved",
+  "decap-exact-continued": "DeCap (exact), 10 M more",
+}
+"""Row -> what the tables call it. Others are called as their files are."""
+
+
+@dataclass(frozen=True)
+class Section:
+  """Rows that are compared with one of them."""
+
+  name: str
+  title: str
+  task: str
+  baseline: str
+  rows: tuple[str, ...] = ()
+  """Empty: all rows of the task but ablations."""
+  paper: bool = False
+  """Whether the paper's values stand beside."""
+
+
+SCRATCH = ("blind", "unguarded", "decap-exact")
+CONTINUED = ("kappa-3", "kappa-6", "rho-0.5", "rho-0.9", "p-max-half")
+CONTINUED += ("decap-exact-continued",)
+SECTIONS = (
+  Section(
+    "methods", "Methods on flat ground", "g1-flat", "smoothness-rewards", paper=True
+  ),
+  Section("scratch", "Ablations from scratch", "g1-flat", "decap", SCRATCH),
+  Section(
+    "continued",
+    "Ablations that go on from one policy",
+    "g1-flat",
+    "continued",
+    CONTINUED,
+    paper=True,
+  ),
+  Section("rough", "Rough ground", "g1-rough", "smoothness-rewards"),
+  Section("23dof", "23 degrees of freedom", "g1-23dof-flat", "smoothness-rewards"),
+)
+
+
+def read_rows(
+  root: Path, task: str, disturbed: bool = False
+) -> dict[str, list[Result]]:
+  """Row -> its results, seed by seed, with what they cost."""
+  found: dict[str, list[Result]] = {}
+  for path in sorted((root / task).glob("*.json")):
+    match = NAME.fullmatch(path.stem)
+    if match is None or bool(match["disturbed"]) != disturbed:
+      continue
+    result, row = load_result(path), match["row"]
+    policy = result.policy
+    assert policy["seed"] == int(match["seed"]), f"{path} is of seed {policy['seed']}"
+    assert row not in METHOD_TITLES or policy["method"] == row, f"{path}: {policy}"
+    result.metrics["cost"] = _cost(root, path.with_suffix(".csv"))
+    found.setdefault(row, []).append(result)
+  return {row: found[row] for row in _ordered(found)}
+
+
+def _ordered(rows: Iterable[str]) -> list[str]:
+  """Rows as the tables have them, unknown ones last."""
+  order = list(TITLES)
+  return sorted(rows, key=lambda row: order.index(row) if row in order else len(order))
+
+
+def read_curve(path: Path) -> dict[str, np.ndarray]:
+  """Column -> values of a learning curve; seconds go on where a run was resumed."""
+  rows = list(csv.DictReader(path.read_text().splitlines()))
+  curve = {name: np.array([float(row[name]) for row in rows]) for name in rows[0]}
+  steps = np.diff(curve["seconds"], prepend=0.0)
+  curve["seconds"] = np.where(steps < 0, curve["seconds"], steps).cumsum()
+  return curve
+
+
+def _cost(root: Path, path: Path) -> dict[str, float]:
+  if not path.is_file():
+    return {}
+  curve = read_curve(path)
+  cost = {name: float(curve[name][-1]) for name in ("samples", "seconds")}
+  gpu = yaml.safe_load((root / "gpu.yaml").read_text())
+  name = f"{path.parent.name}/{path.stem}"
+  for pattern, count in gpu["side-by-side"].items():
+    if fnmatchcase(name, pattern):
+      cost |= {"side_by_side": count, "gpu_seconds": cost["seconds"] / count}
+      break
+  return cost
+
+
+def read_methods(
+  root: Path, section: Section, disturbed: bool = False
+) -> list[MethodResults]:
+  """The section's rows; none where there is only what they would be compared with."""
+  found = read_rows(root, section.task, disturbed)
+  if section.rows:
+    wanted = [r for r in found if r in (*section.rows, section.baseline)]
+  else:
+    wanted = [r for r in found if r not in (*SCRATCH, *CONTINUED, "continued")]
+  if wanted == [section.baseline] and section.rows:
+    return []
+  pairs = [(result, _label(row, found[row])) for row in wanted for result in found[row]]
+  return group_results([r for r, _ in pairs], [label for _, label in pairs])
+
+
+def _label(row: str, results: Sequence[Result]) -> str:
+  return f"{TITLES.get(row, row)} (n = {len(results)})"
+
+
+def row_of(method: MethodResults) -> str:
+  """The row's name, from a file of it."""
+  path = method.results[0].path
+  match = NAME.fullmatch(path.stem) if path else None
+  assert match
+  return match["row"]
+
+
+def read_curves(root: Path) -> dict[str, list[dict[str, np.ndarray]]]:
+  """Label -> learning curves of its seeds, of methods on flat ground."""
+  curves: dict[str, list[dict[str, np.ndarray]]] = {}
+  for path in sorted((root / "g1-flat").glob("*.csv")):
+    match = NAME.fullmatch(path.stem)
+    if match and match["row"] not in (*SCRATCH, *CONTINUED, "continued"):
+      curves.setdefault(match["row"], []).append(read_curve(path))
+  return {TITLES.get(row, row): curves[row] for row in _ordered(curves)}

@@ -1,0 +1,152 @@
+"""Figures of several methods and their seeds: the trade-off, and how they learn."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, ScalarFormatter
+
+from decap.evaluation.figure_style import COLOURS, RC, STYLES
+from decap.evaluation.layout import title
+from decap.evaluation.tables import MethodResults
+
+Curve = Mapping[str, np.ndarray]
+"""Column of a learning curve -> its values by row."""
+Line = tuple[np.ndarray, np.ndarray]
+"""x and y."""
+
+MARKERS = "osD^vPX<>*"
+ENOUGH = 80.0
+"""Share of the commands, in %, below which smoothness is no merit."""
+LEAST_SPAN = 12.0
+"""The top of an axis over its bottom, at least."""
+PAGE = {"figure.facecolor": "white", "axes.facecolor": "white"}
+"""White also where the page is dark: the axes are black."""
+
+
+def trade_off(methods: Sequence[MethodResults], quantity: str = "joint_acc") -> Figure:
+  """What a method follows against how roughly it moves: one panel per body group.
+
+  Large points are means over seeds, small ones seeds; hollow ones fall, stand or hop.
+  """
+  layout = methods[0].results[0].layout
+  with rc_context({**RC, **PAGE}):
+    fig = Figure(figsize=(7, 3.9))
+    axes = fig.subplots(1, len(layout.groups), squeeze=False)[0].tolist()
+    for ax, group in zip(axes, layout.groups, strict=True):
+      for i, method in enumerate(methods):
+        _points(ax, method, i, ("smoothness", group, quantity))
+      ax.axvline(ENOUGH, color="#888888", ls=":", lw=0.9)
+      ax.set(yscale="log", xlabel="followed (% of the commanded velocity)")
+      ax.set_ylabel(f"{title(quantity).lower()} ({layout.unit(quantity)})")
+      ax.set_title(f"{group} body", loc="left")
+      ax.text(0.98, 0.03, "better ↘", transform=ax.transAxes, ha="right", fontsize=8)
+      ax.margins(0.1, 0.15)
+      _decades(ax)
+    _legend(fig, axes[0])
+    return fig
+
+
+def _points(
+  ax: Axes, method: MethodResults, index: int, path: tuple[str, str, str]
+) -> None:
+  seeds = []
+  for result in method.results:
+    followed = result.metrics["tracking"].get("followed", {}).get("mean")
+    rough = result.metrics[path[0]][path[1]][path[2]]["mean"]
+    if followed is not None and rough is not None:
+      seeds.append((100.0 * followed, rough))
+  if not seeds:
+    return
+  colour = COLOURS[index % len(COLOURS)]
+  marker = MARKERS[index % len(MARKERS)]
+  inside = "white" if method.marks else colour
+  style: dict[str, Any] = {
+    "marker": marker,
+    "color": colour,
+    "mfc": inside,
+    "ls": "none",
+  }
+  x, y = zip(*seeds, strict=True)
+  if len(seeds) > 1:
+    edge = colour if method.marks else "white"
+    ax.plot(x, y, **style, mec=edge, ms=5, mew=0.7, zorder=3)
+  label = (
+    f"{method.label} [{', '.join(method.marks)}]" if method.marks else method.label
+  )
+  ax.plot(statistics.fmean(x), statistics.fmean(y), **style, ms=9, label=label)
+
+
+def _decades(ax: Axes) -> None:
+  """Ticks at 1, 2 and 5; an axis so long that there are some, and ratios can be read."""
+  low, high = ax.get_ylim()
+  stretch = max(1.0, (LEAST_SPAN * low / high) ** 0.5)
+  ax.set_ylim(low / stretch, high * stretch)
+  ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+  ax.yaxis.set_major_formatter(ScalarFormatter())
+  ax.minorticks_off()
+
+
+AXES = {"samples (millions)": ("samples", 1e-6), "minutes": ("seconds", 1 / 60)}
+"""Of learning curves: name -> column and factor."""
+
+
+def learning_curves(
+  curves: Mapping[str, Sequence[Curve]], quantity: str = "joint_acc"
+) -> Figure:
+  """Following, and violations of the upper body, over samples and wall-clock time.
+
+  Thick lines are means over seeds, as far as all seeds go; thin ones are seeds.
+  """
+  with rc_context({**RC, **PAGE}):
+    fig = Figure(figsize=(7, 4.8))
+    axes = fig.subplots(2, 2, sharex="col", sharey="row").tolist()
+    for i, (label, seeds) in enumerate(curves.items()):
+      style = {"color": COLOURS[i % len(COLOURS)], "ls": STYLES[i % len(STYLES)]}
+      above = [(c, c.get(f"violation_{quantity}_upper")) for c in seeds]
+      for row, values in zip(
+        axes, ([(c, followed(c)) for c in seeds], above), strict=True
+      ):
+        for ax, (x, factor) in zip(row, AXES.values(), strict=True):
+          lines = [(c[x] * factor, y * 100.0) for c, y in values if y is not None]
+          _lines(ax, lines, label, style)
+    for ax, name in zip(axes[1], AXES, strict=True):
+      ax.set_xlabel(name)
+    axes[0][0].set_ylabel("followed (%)")
+    axes[1][0].set_ylabel(
+      f"steps above the limit, %:\n{title(quantity).lower()}, upper body"
+    )
+    _legend(fig, axes[0][0])
+    return fig
+
+
+def _lines(ax: Axes, lines: Sequence[Line], label: str, style: dict[str, Any]) -> None:
+  for x, y in lines if len(lines) > 1 else ():
+    ax.plot(x, y, color=style["color"], lw=0.5, alpha=0.5)
+  if lines:
+    ax.plot(*mean_line(lines), **style, lw=1.8, label=label)
+
+
+def _legend(fig: Figure, ax: Axes) -> None:
+  handles, labels = ax.get_legend_handles_labels()
+  fig.legend(handles, labels, loc="outside upper center", ncols=min(len(labels), 3))
+
+
+def followed(curve: Curve) -> np.ndarray | None:
+  """Mean over the directions that training logs, row by row."""
+  columns = [v for name, v in curve.items() if name.startswith("followed_")]
+  return np.mean(columns, axis=0) if columns else None
+
+
+def mean_line(lines: Sequence[Line]) -> Line:
+  """Mean of lines over the x that all of them reach, at the first one's x."""
+  start, end = max(x[0] for x, _ in lines), min(x[-1] for x, _ in lines)
+  first = lines[0][0]
+  grid = first[(first >= start) & (first <= end)]
+  return grid, np.mean([np.interp(grid, x, y) for x, y in lines], axis=0)
