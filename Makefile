@@ -12,7 +12,8 @@ REPOSITORY ?= $(shell git remote get-url origin 2>/dev/null)
 
 # The grid of results/paper.yaml; GPU hours, resumable.
 paper: install
-	$(VENV)/bin/decap sweep results/paper.yaml
+	$(VENV)/bin/decap sweep results/paper.yaml; code=$$?; \
+	  $(VENV)/bin/python docs/tools/paper_collect.py runs/paper; exit $$code
 
 # The page docs/paper.md from results/paper: tables, LaTeX, HTML, figures; seconds.
 tables: install

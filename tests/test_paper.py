@@ -12,6 +12,9 @@ from PIL import Image
 
 from decap.evaluation.metrics import metrics_of_trajectory
 from decap.evaluation.results import Result
+from decap.rl.config import AgentCfg
+from decap.rl.curves import Curves
+from decap.runs import write_spec
 from tests.evaluation.synthetic import make_trajectory
 
 ROOT = Path(__file__).parents[1]
@@ -20,6 +23,7 @@ sys.path.append(
 )  # No package; last, since it has a site.py.
 
 import paper  # noqa: E402
+import paper_collect  # noqa: E402
 import paper_rows  # noqa: E402
 
 AGAIN = "run make tables"
@@ -81,7 +85,7 @@ def lines(root) -> list[str]:
 
 def test_nothing_is_there_yet(root):
   text = "\n".join(lines(root))
-  assert text.count(paper.NOTHING) == 5
+  assert text.count(paper.NOTHING) == 6
   assert "| too few methods yet | – |" in text and "figures/paper/trade-off" not in text
   assert paper.latex(root) == "% No runs yet.\n" and paper.NOTHING in paper.html(root)
   assert paper.draw(root, root / "figures") == []
@@ -185,6 +189,46 @@ def test_ablations_and_other_grounds_have_sections_of_their_own(root, template):
     "| g1-flat | DeCap (n = 1) |" in rough and "| g1-rough | DeCap (n = 1)" in rough
   )
   assert "mine" not in rough
+
+
+def test_coefficients_are_called_by_method_and_value(root, template):
+  for value, rate in (("0.08", 0.5), ("0.25", 0.7)):
+    put(root, template, f"coefficient-cat-{value}", 1, rate, method="cat")
+  text = "\n".join(lines(root))
+  assert "| upper | CaT, 0.08 (n = 1) | **0.50" in text
+  assert "| upper | CaT, 0.25 (n = 1) | 0.70" in text
+  assert paper.NOTHING in text.partition("## Coefficients")[0]
+
+
+def test_runs_of_the_grid_are_collected(tmp_path, template):
+  """A finished run, one at work, and what the page makes of the first."""
+  from decap.sweep.plan import read_plan
+
+  plan = read_plan(ROOT / "results" / "paper.yaml")
+  runs = {paper_collect.row_name(run): run for run in plan.runs if run.spec.seed == 1}
+  assert {"published", "kappa-3", "rho-0.5", "p-max-half", "blind"} <= runs.keys()
+  assert {"coefficient-cat-0.08", "decap-exact-continued"} <= runs.keys()
+  known = [*paper_rows.TITLES, *(row for row in runs if row.startswith("coefficient"))]
+  assert set(runs) <= set(known)
+  for row, done in (("kappa-3", 407), ("kappa-6", 400)):
+    folder = tmp_path / "runs" / "g1-flat" / row
+    (folder / "params").mkdir(parents=True)
+    (folder / "checkpoints").mkdir()
+    write_spec(folder, runs[row].spec)
+    (folder / "checkpoints" / f"model_{done}.pt").touch()
+    (folder / "metrics.json").touch()
+    with Curves(folder, AgentCfg(), 0) as curves:
+      for i in range(1, 13):
+        times = {"Perf/collection_time": 1.0, "Perf/learning_time": 0.5}
+        curves({**times, "Task/slow": i / 100, "Train/reward": 3.0}, i)
+  assert paper_collect.collect(tmp_path / "runs", tmp_path) == 1
+  assert (tmp_path / "g1-flat" / "kappa-3-1.json").is_file()
+  curve = paper_rows.read_curve(tmp_path / "g1-flat" / "kappa-3-1.csv")
+  assert curve["iteration"].tolist() == [10, 12]
+  assert curve["seconds"].tolist() == [15.0, 18.0]
+  assert curve["samples"].tolist() == [10 * 24576, 12 * 24576]
+  np.testing.assert_allclose(curve["followed_slow"], [0.10, 0.12])
+  assert np.isnan(curve["budget"]).all()
 
 
 def test_files_under_a_wrong_name_are_refused(root, template):

@@ -22,12 +22,14 @@ from matplotlib.figure import Figure
 from paper_claims import claims
 from paper_rows import (
   SECTIONS,
+  SHOWN,
   TITLES,
   Section,
   read_curves,
   read_methods,
   read_rows,
   row_of,
+  title_of,
 )
 
 from decap.evaluation import comparison_figures, plots
@@ -41,18 +43,6 @@ RESULTS = ROOT / "results" / "paper"
 PAGE = ROOT / "docs" / "paper.md"
 FIGURES = ROOT / "docs" / "figures" / "paper"
 NOTHING = "No runs yet: `make paper` trains them."
-
-SHOWN = (
-  "Smoothness",
-  "Steps with a violation by at least one joint, and task performance",
-  "Steps with a violation by at least one joint (%)",
-  "Followed forward and backward",
-  "Followed sideways, turning and mixed; standing",
-  "Gait",
-  "Angular velocity (root mean square)",
-  "What a run cost",
-)
-"""Tables of `decap compare` that the page has; the first two are the paper's."""
 
 
 # Tables.
@@ -68,9 +58,8 @@ def section_tables(root: Path, section: Section) -> list[Table]:
     rows = {row_of(method): method for method in methods}
     base = rows.get(section.baseline)
     made = {t.title: t for t in make_tables(methods, base.label if base else None)}
-    chosen = [
-      made[title] for title in SHOWN[: 2 if disturbed else None] if title in made
-    ]
+    wanted = section.shown[: 2 if disturbed else None]
+    chosen = [made[title] for title in wanted if title in made]
     if disturbed:
       chosen = [replace(t, title=f"{t.title}, with noise and pushes") for t in chosen]
     elif section.paper:
@@ -121,7 +110,7 @@ def _beside_paper(
       ratio = mean / against if mean is not None and against and name != base else None
       cells.append(Cell(mean, std, ratio=ratio if column.better else None))
     if any(cell.mean is not None for cell in cells):
-      rows.append(Row(f"{TITLES[ours]}, paper", tuple(cells), row.section))
+      rows.append(Row(f"{title_of(ours)}, paper", tuple(cells), row.section))
   return replace(table, rows=tuple(rows))
 
 

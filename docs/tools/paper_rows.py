@@ -37,6 +37,21 @@ TITLES = {
 """Row -> what the tables call it. Others are called as their files are."""
 
 
+SHOWN = (
+  "Smoothness",
+  "Steps with a violation by at least one joint, and task performance",
+  "Steps with a violation by at least one joint (%)",
+  "Followed forward and backward",
+  "Followed sideways, turning and mixed; standing",
+  "Gait",
+  "Angular velocity (root mean square)",
+  "What a run cost",
+)
+"""Tables of `decap compare` that the page has; the first two are the paper's."""
+BRIEF = (*SHOWN[:2], SHOWN[-1])
+"""Those of ablations."""
+
+
 @dataclass(frozen=True)
 class Section:
   """Rows that are compared with one of them."""
@@ -44,21 +59,28 @@ class Section:
   name: str
   title: str
   task: str
-  baseline: str
+  baseline: str = "smoothness-rewards"
   rows: tuple[str, ...] = ()
-  """Empty: all rows of the task but ablations."""
+  """Patterns; empty: all rows of the task that no other section has."""
   paper: bool = False
   """Whether the paper's values stand beside."""
+  shown: tuple[str, ...] = SHOWN
+
+  def has(self, row: str) -> bool:
+    """Whether a row is one of its patterns'."""
+    return any(fnmatchcase(row, pattern) for pattern in self.rows)
 
 
 SCRATCH = ("blind", "unguarded", "decap-exact")
-CONTINUED = ("kappa-3", "kappa-6", "rho-0.5", "rho-0.9", "p-max-half")
-CONTINUED += ("decap-exact-continued",)
+CONTINUED = ("continued", "kappa-*", "rho-*", "p-max-*", "decap-exact-continued")
 SECTIONS = (
+  Section("methods", "Methods on flat ground", "g1-flat", paper=True),
   Section(
-    "methods", "Methods on flat ground", "g1-flat", "smoothness-rewards", paper=True
+    "coefficients", "Coefficients", "g1-flat", "", ("coefficient-*",), shown=BRIEF
   ),
-  Section("scratch", "Ablations from scratch", "g1-flat", "decap", SCRATCH),
+  Section(
+    "scratch", "Ablations from scratch", "g1-flat", "decap", SCRATCH, shown=BRIEF
+  ),
   Section(
     "continued",
     "Ablations that go on from one policy",
@@ -66,9 +88,10 @@ SECTIONS = (
     "continued",
     CONTINUED,
     paper=True,
+    shown=BRIEF,
   ),
-  Section("rough", "Rough ground", "g1-rough", "smoothness-rewards"),
-  Section("23dof", "23 degrees of freedom", "g1-23dof-flat", "smoothness-rewards"),
+  Section("rough", "Rough ground", "g1-rough"),
+  Section("23dof", "23 degrees of freedom", "g1-23dof-flat", shown=BRIEF),
 )
 
 
@@ -124,18 +147,30 @@ def read_methods(
 ) -> list[MethodResults]:
   """The section's rows; none where there is only what they would be compared with."""
   found = read_rows(root, section.task, disturbed)
-  if section.rows:
-    wanted = [r for r in found if r in (*section.rows, section.baseline)]
-  else:
-    wanted = [r for r in found if r not in (*SCRATCH, *CONTINUED, "continued")]
-  if wanted == [section.baseline] and section.rows:
+  wanted = [row for row in found if _belongs(row, section)]
+  if section.rows and wanted == [section.baseline]:
     return []
   pairs = [(result, _label(row, found[row])) for row in wanted for result in found[row]]
   return group_results([r for r, _ in pairs], [label for _, label in pairs])
 
 
+def _belongs(row: str, section: Section) -> bool:
+  if section.rows:
+    return section.has(row) or row == section.baseline
+  return not any(other.has(row) for other in SECTIONS)
+
+
+def title_of(row: str) -> str:
+  """What the tables call a row."""
+  prefix, _, rest = row.partition("-")
+  if prefix == "coefficient":
+    method, _, value = rest.rpartition("-")
+    return f"{METHOD_TITLES.get(method, method)}, {value}"
+  return TITLES.get(row, row)
+
+
 def _label(row: str, results: Sequence[Result]) -> str:
-  return f"{TITLES.get(row, row)} (n = {len(results)})"
+  return f"{title_of(row)} (n = {len(results)})"
 
 
 def row_of(method: MethodResults) -> str:
@@ -151,6 +186,6 @@ def read_curves(root: Path) -> dict[str, list[dict[str, np.ndarray]]]:
   curves: dict[str, list[dict[str, np.ndarray]]] = {}
   for path in sorted((root / "g1-flat").glob("*.csv")):
     match = NAME.fullmatch(path.stem)
-    if match and match["row"] not in (*SCRATCH, *CONTINUED, "continued"):
+    if match and _belongs(match["row"], SECTIONS[0]):
       curves.setdefault(match["row"], []).append(read_curve(path))
-  return {TITLES.get(row, row): curves[row] for row in _ordered(curves)}
+  return {title_of(row): curves[row] for row in _ordered(curves)}
