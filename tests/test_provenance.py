@@ -19,6 +19,19 @@ def test_what_is_running_now(monkeypatch):
   assert set(made) == {"command", "commit", "versions", "date"}
 
 
+def test_a_run_that_goes_on_keeps_its_first_command(tmp_path, monkeypatch):
+  (tmp_path / "params").mkdir()
+  for arguments in (["train", "--seed", "2"], ["train", "--resume", "a"], ["train"]):
+    monkeypatch.setattr(sys, "argv", ["decap", *arguments])
+    made = provenance.made_by(tmp_path)
+    provenance.remember(tmp_path, made, 0)
+  assert made["command"] == "decap train --seed 2"
+  assert made["resumed_by"] == "decap train"
+  for damaged in ("", "[]\n", "not json\n"):
+    (tmp_path / provenance.HISTORY_FILE).write_text(damaged)
+    assert provenance.made_by(tmp_path)["command"] == "decap train"
+
+
 def test_the_commit_is_that_of_the_code(tmp_path, monkeypatch):
   def git(*arguments):
     name = ["-c", "user.name=a", "-c", "user.email=a@b"]

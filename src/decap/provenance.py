@@ -55,10 +55,17 @@ def commit() -> str | None:
   return f"{head}+" if head and changed else head
 
 
-def made_by() -> dict[str, Any]:
-  """What is running now, as policies and run folders remember it."""
+def made_by(folder: Path | None = None) -> dict[str, Any]:
+  """What is running now, as policies and run folders remember it.
+
+  Args:
+    folder: A run that goes on: its first command stays the command, since that is the
+      one to repeat.
+  """
+  command = shlex.join(["decap", *sys.argv[1:]])
+  first = _first_command(folder) if folder else None
   return {
-    "command": shlex.join(["decap", *sys.argv[1:]]),
+    **({"command": first, "resumed_by": command} if first else {"command": command}),
     "commit": commit(),
     "versions": versions(),
     "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
@@ -69,6 +76,15 @@ def remember(folder: Path, made: Mapping[str, Any], iteration: int) -> None:
   """Add a start of a run to its folder: continued runs have several."""
   with open(folder / HISTORY_FILE, "a", encoding="utf-8") as file:
     file.write(json.dumps({**made, "iteration": iteration}) + "\n")
+
+
+def _first_command(folder: Path) -> str | None:
+  """What started a run; None where it is not known."""
+  try:
+    with open(folder / HISTORY_FILE, encoding="utf-8") as file:
+      return json.loads(file.readline())["command"]
+  except (OSError, ValueError, KeyError, TypeError):
+    return None
 
 
 def differences(description: Mapping[str, Any]) -> list[str]:

@@ -179,7 +179,7 @@ def _make_runner(
   from decap.rl.runner import Runner
 
   method = get_method(spec.method)
-  made_by = {"made_by": provenance.made_by()}
+  made_by = {"made_by": provenance.made_by(folder)}
   description = describe(env, spec, agent_cfg) | made_by
   try:
     return Runner(
