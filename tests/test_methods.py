@@ -60,8 +60,9 @@ def test_values_of_each_method(method):
     limits["joint_torque"] = PAPER_LIMITS["joint_torque"]
   assert limits == (WHOLE_BODY_LIMITS if whole_body else PAPER_LIMITS)
   p_max = {name: group.p_max for name, group in env.groups.items()}
+  one = 0.025 if method == "cat" else 0.25
   expected = (
-    {"upper": 0.25, "lower": 0.25} if whole_body else {"upper": 0.5, "lower": 0.25}
+    {"upper": one, "lower": one} if whole_body else {"upper": 0.5, "lower": 0.25}
   )
   assert p_max == expected
   aided = method in ("decap", "decap-no-barrier", "decap-calm-torso")

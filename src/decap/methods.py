@@ -178,7 +178,8 @@ def _lcp(env: ConstrainedEnvCfg, agent: AgentCfg) -> None:
 
 
 def _cat(env: ConstrainedEnvCfg, agent: AgentCfg) -> None:
-  _loosest_limits_everywhere(env)
+  """A tenth of the paper's p_max, 0.25, follows best of three (lab book, series 10)."""
+  _loosest_limits_everywhere(env, p_max=0.025)
   env.termination.rule = "cat"
   env.termination.scale_floor_abs = 1e-6
   agent.algorithm.survival = True
@@ -188,7 +189,7 @@ def _cat(env: ConstrainedEnvCfg, agent: AgentCfg) -> None:
 def _n_ipo(env: ConstrainedEnvCfg, agent: AgentCfg) -> None:
   from decap.rl.config import NIpoCfg
 
-  _loosest_limits_everywhere(env)
+  _loosest_limits_everywhere(env, p_max=0.25)
   agent.algorithm = _algorithm(
     NIpoCfg, agent, cost_limit=0.01, threshold_margin=0.02, barrier_t=50.0
   )
@@ -255,7 +256,7 @@ def _loosen_largest(term: ConstraintTermCfg, factor: float) -> None:
     term.limits = {**term.limits, group: factor * limit}
 
 
-def _loosest_limits_everywhere(env: ConstrainedEnvCfg) -> None:
+def _loosest_limits_everywhere(env: ConstrainedEnvCfg, p_max: float) -> None:
   """The paper's whole-body baselines: limits that leave every group room, one p_max.
 
   They are those of the group that does the work, a humanoid's lower body. The groups
@@ -264,7 +265,6 @@ def _loosest_limits_everywhere(env: ConstrainedEnvCfg) -> None:
   for term in env.constraints.values():
     if isinstance(term.limits, dict):
       term.limits = dict.fromkeys(env.groups, max(term.limits.values()))
-  p_max = min((group.p_max for group in env.groups.values()), default=0.25)
   # New objects: configs of several tasks may share these.
   env.groups = {
     name: dataclasses.replace(group, p_max=p_max) for name, group in env.groups.items()

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 TerrainName = Literal["flat", "rough"]
 
-ITERATIONS, NUM_ENVS, CPU_NUM_ENVS = 2000, 1024, 256
+ITERATIONS, NUM_ENVS, CPU_NUM_ENVS = 1650, 1024, 256
 """How long and with how many environments a task is trained unless someone says."""
 
 
