@@ -17,13 +17,13 @@ import math
 import os
 import re
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from decap.errors import UserError, box_sentence
+from decap.errors import UserError, box_sentence, unknown
 from decap.methods import (
   check_effects,
   check_options,
@@ -104,7 +104,7 @@ def build_configs(
     agent.iterations = spec.iterations
   defaults = plain({"env": env, "agent": agent})
   env, agent = _apply_overrides(env, agent, spec.overrides)
-  _check_finite(plain({"env": env, "agent": agent}), defaults)
+  _check_values(plain({"env": env, "agent": agent}), defaults, env.commands)
   check_effects(env, agent, overrides)
   _check_sizes(env)
   return env, agent
@@ -156,10 +156,10 @@ def apply_limits(env: ConstrainedEnvCfg, limits: Mapping[str, Any]) -> None:
         + ("given per group." if isinstance(term.limits, dict) else "one number.")
       )
     if isinstance(values, dict) and isinstance(term.limits, dict):
-      unknown = values.keys() - env.groups.keys()
-      if unknown:
+      others = values.keys() - env.groups.keys()
+      if others:
         raise UserError(
-          f"The limits of '{name}' name an unknown group '{min(unknown)}' "
+          f"The limits of '{name}' name an unknown group '{min(others)}' "
           f"(there are {', '.join(env.groups)})."
         )
       term.limits = {**term.limits, **values}
@@ -304,16 +304,43 @@ def _check_sizes(env: ConstrainedEnvCfg) -> None:
       raise UserError(f"--env.{option} must be above 0, not {value}.")
 
 
-def _check_finite(value: Any, default: Any, path: str = "-") -> None:
-  """Refuse numbers that are not finite where the defaults are; both are plain data."""
+def _check_values(
+  value: Any, default: Any, commands: Collection[str], path: tuple[str, ...] = ()
+) -> None:
+  """Refuse what only a later step, or nobody, would notice; both are plain data.
+
+  Numbers that are not finite where the defaults are, ranges from high to low, shares
+  beyond 0 and 1, and commands that do not exist.
+  """
   if isinstance(value, dict):
     before = default if isinstance(default, dict) else {}
     for key, item in value.items():
-      _check_finite(item, before.get(key), f"{path}.{key}")
-  elif isinstance(value, list):
+      _check_values(item, before.get(key), commands, (*path, key))
+    return
+  option = "--" + ".".join(path).replace("_", "-")
+  if isinstance(value, list):
     before = default if isinstance(default, list) else []
     for index, item in enumerate(value):
-      _check_finite(item, before[index] if index < len(before) else None, path)
+      known = before[index] if index < len(before) else None
+      _check_values(item, known, commands, path)
+    _check_range(value, option)
   elif isinstance(value, float) and not math.isfinite(value) and value != default:
-    option = "--" + path.removeprefix("-.").replace("_", "-")
     raise UserError(f"{option} must be finite, not {value}.")
+  elif isinstance(value, (int, float)) and re.search(r"rel-.*-envs|-standing$", option):
+    if not 0 <= value <= 1:
+      raise UserError(f"{option} must be between 0 and 1, not {value}.")
+  elif option.endswith(".command-name") and value not in (None, *commands):
+    raise unknown(f"command of {option}", value, commands)
+
+
+def _check_range(value: list[Any], option: str) -> None:
+  if len(value) != 2 or not all(isinstance(item, (int, float)) for item in value):
+    return
+  # The entry of a range, or of a table of ranges.
+  if not any(re.search(r"range|judged", p) for p in option.split(".")[-2:]):
+    return
+  low, high = value
+  if low > high:
+    raise UserError(f"{option} must go from low to high, not from {low} to {high}.")
+  if re.search(r"time-range$|range-s$", option) and low <= 0:
+    raise UserError(f"{option} must be above 0, not {low}.")

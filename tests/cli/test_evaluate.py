@@ -1,17 +1,19 @@
 """The commands as a user calls them: evaluate, compare, profile, and training after."""
 
+import dataclasses
 import json
 
 import pytest
 import torch
 
 from decap.cli import main
-from decap.cli.evaluate import EvaluateArgs
+from decap.cli.evaluate import EvaluateArgs, print_result
 from decap.cli.profile import _check_worth, _warn
 from decap.deploy.bundle import write_bundle
 from decap.errors import UserError
 from decap.evaluation.environment import evaluation_cfg, make_env
 from decap.evaluation.protocol import Protocol
+from decap.evaluation.results import load_result
 from decap.evaluation.rollout import describe_env
 from decap.evaluation.trajectory import load_trajectory
 from decap.export import actor_to_onnx
@@ -52,6 +54,15 @@ def test_evaluate_writes_metrics_and_a_trajectory(folder):
   assert data["protocol"]["steps"] == 60
   trajectory = load_trajectory(folder / "bundle-out" / "trajectory.npz")
   assert trajectory.num_steps == 60 and trajectory.num_envs == 2  # One per rollout.
+
+
+def test_stops_are_told_of_where_there_were_any(folder, capsys):
+  """Robots stop after two seconds, 100 steps."""
+  result = load_result(folder / "bundle-out" / "metrics.json")
+  for steps, told in ((60, False), (100, False), (101, True)):
+    protocol = {**result.protocol, "steps": steps}
+    print_result(dataclasses.replace(result, protocol=protocol))
+    assert ("of the stops" in capsys.readouterr().out) == told
 
 
 def test_a_smaller_evaluation_of_the_same_policy_replaces_no_larger_one(folder, capsys):

@@ -88,7 +88,8 @@ def test_a_bundle_keeps_full_precision_and_gives_targets(tmp_path):
   _write(tmp_path / "policy")
   bundle = load_bundle(tmp_path / "policy")
   assert bundle.joint_names == JOINTS
-  assert bundle.action_scale[2] == 1 / 3  # Exactly.
+  for found in (bundle.action_scale, bundle.stiffness, bundle.damping):
+    assert found.tolist() == [0.1, 0.2, 1 / 3]  # Exactly.
   np.testing.assert_allclose(
     bundle.targets(np.array([[1.0, -1.0, 3.0]])), [[0.2, 0.0, 4 / 3]]
   )
@@ -106,6 +107,10 @@ def test_a_bundle_is_replaced_as_a_whole_but_other_folders_are_not(tmp_path):
   assert load_bundle(folder).info["task"] == "other"
   assert (folder / "notes.txt").read_text() == "mine"
   assert sorted(p.name for p in tmp_path.iterdir()) == ["policy"]
+  (tmp_path / "empty").mkdir()
+  for name in ("empty", "new/folder/policy"):
+    _write(tmp_path / name)
+    assert load_bundle(tmp_path / name).info["task"] == "test"
   holiday = tmp_path / "photos"
   holiday.mkdir()
   (holiday / "beach.jpg").touch()
@@ -138,6 +143,10 @@ def _edit(folder, **changes) -> None:
     ({"stiffness": 5}, "is damaged"),
     ({"damping": ["a", "b", "c"]}, "is damaged"),
     ({"observations": [{}]}, "is damaged: 'scale'"),
+    (
+      {"observations": [{"name": "gravity", "dim": 3, "scale": [1.0]}]},
+      "observation 'gravity' has 3 entries but 1 scales",
+    ),
     ({"damping": [1.0]}, "'damping' has 1 values for 3 joints"),
     ({"action_scale": [1.0, 2.0, float("nan")]}, "not finite"),
     ({"onnx_sha256": "0" * 64}, "does not match the checksum"),
@@ -160,6 +169,19 @@ def test_bad_bundles_get_a_sentence(tmp_path, changes, message):
     load_bundle(folder)
 
 
+@pytest.mark.parametrize(
+  ("changes", "error"),
+  [
+    ({"damping": [1.0]}, "'damping' has 1 values for 3 joints"),
+    ({"constraints": {"joint_vel": float("nan")}}, "not JSON compliant"),
+  ],
+)
+def test_a_wrong_description_is_not_written(tmp_path, changes, error):
+  with pytest.raises((UserError, ValueError), match=error):
+    _write(tmp_path / "policy", **changes)
+  assert not list(tmp_path.iterdir())
+
+
 def test_damaged_files_get_a_sentence(tmp_path):
   with pytest.raises(UserError, match="is not a policy bundle"):
     load_bundle(tmp_path)
@@ -180,7 +202,9 @@ def test_damaged_files_get_a_sentence(tmp_path):
 def test_the_checksum_is_that_of_the_file(tmp_path):
   _write(tmp_path / "policy")
   digest = hashlib.sha256((tmp_path / "policy" / "policy.onnx").read_bytes())
-  info = json.loads((tmp_path / "policy" / "policy.json").read_text())
+  text = (tmp_path / "policy" / "policy.json").read_text()
+  assert text.startswith('{\n  "format": "decap-policy",\n')
+  info = json.loads(text)
   assert info["onnx_sha256"] == digest.hexdigest()
 
 
@@ -221,15 +245,42 @@ def test_a_policy_that_diverged_is_neither_written_nor_loaded(tmp_path, value):
 
 
 def test_a_network_that_answers_nan_is_refused(tmp_path):
-  """All constants are finite, and 1e38 · 1e38 is not."""
+  """All constants are finite, and 1e38 · 1e38 is not; one joint is enough."""
   actor = _actor(activation="relu", normalised=False)
   with torch.no_grad():
     for parameter in actor.parameters():
-      parameter.fill_(1e38)
+      parameter.fill_(0.0)
+    actor.mlp[0].weight.fill_(1e38)
+    actor.mlp[2].bias.fill_(1.0)
+    actor.mlp[-1].weight[1].fill_(1e38)
   onnx = actor_to_onnx(actor.state_dict(), "relu", 1e-2)
   write_bundle(tmp_path / "policy", onnx, _info())
   with pytest.raises(UserError, match="answers zeros with numbers that are not finite"):
     load_bundle(tmp_path / "policy")
+  # What it does far from all that it was trained with is not judged.
+  with torch.no_grad():
+    actor.mlp[2].weight.fill_(1e38)
+    actor.mlp[2].bias.fill_(0.0)
+  onnx = actor_to_onnx(actor.state_dict(), "relu", 1e-2)
+  write_bundle(tmp_path / "policy", onnx, _info())
+  assert not np.isfinite(load_bundle(tmp_path / "policy").act(np.ones((1, DIM)))).all()
+
+
+def test_a_network_for_one_robot_at_a_time(tmp_path, capfd):
+  """As other exporters write it, and with a constant that nobody uses."""
+  import onnx
+
+  model = onnx.load_from_string(actor_to_onnx(_actor().state_dict(), "elu", 1e-2))
+  for tensor in (*model.graph.input, *model.graph.output):
+    tensor.type.tensor_type.shape.dim[0].dim_value = 1
+  unused = onnx.numpy_helper.from_array(np.zeros(1, np.float32), "unused")
+  model.graph.initializer.append(unused)
+  write_bundle(tmp_path / "policy", model.SerializeToString(), _info())
+  bundle = load_bundle(tmp_path / "policy")
+  assert bundle.act(np.zeros((1, DIM))).shape == (1, len(JOINTS))
+  assert bundle._session.get_session_options().intra_op_num_threads == 1
+  captured = capfd.readouterr()
+  assert captured.err == "" and captured.out == ""
 
 
 def test_junk_with_a_fitting_checksum_is_refused_in_a_sentence(tmp_path, capfd):

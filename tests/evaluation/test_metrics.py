@@ -1,5 +1,6 @@
 """Metrics against hand-computed values and an independent NumPy implementation."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -9,9 +10,11 @@ import torch
 from decap.errors import UserError
 from decap.evaluation.metrics import (
   Metrics,
+  measure,
   measure_trajectory,
   metrics_of_trajectory,
 )
+from decap.evaluation.protocol import COMMANDS
 from decap.evaluation.trajectory import Sample, load_trajectory
 from tests.evaluation import reference
 from tests.evaluation.synthetic import LAYOUT, make_trajectory
@@ -155,17 +158,112 @@ def test_standing_still_is_scored_from_the_commands():
   result = metrics.result()
   assert result["tracking"]["return_xy"]["mean"] == pytest.approx(30.0)
   assert result["standing_still"]["mae_xy"]["mean"] == pytest.approx(0.25)
+  assert result["standing_still"]["followed"]["mean"] == 0.0
   # 30 · exp(-0.25 / 0.25)
   assert result["standing_still"]["return_xy"]["mean"] == pytest.approx(11.0364, 1e-5)
 
 
-def test_a_broken_environment_is_counted_and_left_out():
-  metrics = Metrics(LAYOUT, rollouts=1, envs=1, warmup=0)
-  metrics.add(sample(vel=(0, 0, 1.0)))
-  metrics.add(sample(vel=(0, 0, float("nan"))))
+MORE = dataclasses.replace(
+  LAYOUT,
+  limits={**LAYOUT.limits, "strain": {"upper": 1.0, "lower": 1.0}, "tilt": 0.5},
+  scalar_p_max={"tilt": 0.5},
+)
+"""With a quantity of our own per joint, and one of the whole robot."""
+
+
+def quantities(strain=(0.0, 0.0, 0.0), tilt=0.0):
+  return {"strain": torch.tensor([strain]), "tilt": torch.tensor([tilt])}
+
+
+@pytest.mark.parametrize(
+  "broken",
+  [
+    sample(vel=(0, 0, float("nan")), quantities=quantities()),
+    sample(torque=(0, float("inf"), 0), quantities=quantities()),
+    # Both are finite, and their product is not.
+    sample(vel=(0, 0, 1e30), torque=(0, 0, 1e30), quantities=quantities()),
+    sample(quantities=quantities(strain=(0.0, float("nan"), 0.0))),
+    sample(quantities=quantities(tilt=float("nan"))),
+    sample(base_velocity=torch.tensor([[0, np.nan, 0]]), quantities=quantities()),
+  ],
+)
+def test_a_broken_step_is_counted_and_left_out(broken):
+  metrics = Metrics(MORE, rollouts=1, envs=1, warmup=0)
+  for step in (sample(vel=(0, 0, 1.0), quantities=quantities()), broken, broken):
+    metrics.add(step)
   result = metrics.result()
   assert result["smoothness"]["upper"]["joint_vel"]["mean"] == 1.0
-  assert result["non_finite_steps"] == 1
+  assert result["tracking"]["mae_xy"]["mean"] == 0.0
+  assert result["non_finite_steps"] == 2
+  assert result["counted_share"] == 1.0
+  assert "NaN" not in json.dumps(result)
+
+
+def test_quantities_of_a_task_of_its_own():
+  metrics = Metrics(MORE, rollouts=1, envs=1, warmup=0)
+  metrics.add(sample(quantities=quantities((0.0, 0.4, 1.2), tilt=0.25)))
+  metrics.add(sample(quantities=quantities((0.0, 0.0, 0.0), tilt=0.75)))
+  result = metrics.result()
+  assert result["smoothness"]["lower"]["strain"]["mean"] == pytest.approx(0.1)
+  assert result["joints"]["elbow"]["strain"] == pytest.approx(0.6)
+  assert result["violations"]["upper"]["strain"]["any_joint"]["mean"] == 0.5
+  assert result["scalars"]["tilt"]["mean"]["mean"] == 0.5
+  assert result["scalars"]["tilt"]["violations"]["mean"] == 0.5
+  assert result["commands"] == {}
+  bins = Metrics(LAYOUT, rollouts=1, envs=1, warmup=0, per_command=2).bins
+  assert (bins.commands, bins.robots) == (len(COMMANDS), 2)
+  with pytest.raises(UserError, match="a limit of 'strain', but nothing measured it"):
+    measure(sample(), torch.zeros(1, 3), torch.zeros(1, 3), torch.ones(3), MORE)
+
+
+def pair(first: Sample, second: Sample) -> Sample:
+  """Two environments in one step."""
+  return Sample(
+    **{
+      f.name: torch.cat((getattr(first, f.name), getattr(second, f.name)))
+      for f in dataclasses.fields(Sample)
+      if f.name != "quantities"
+    }
+  )
+
+
+def test_rollouts_are_counted_together():
+  """Warm-up 1; the second of two robots falls at once, and is broken at the end."""
+  metrics = Metrics(LAYOUT, rollouts=2, envs=1, warmup=1)
+  bad = sample(vel=(0, 0, float("nan")))
+  metrics.add(pair(sample(), sample(fell=True)))
+  metrics.add(pair(sample(vel=(0, 0, 1.0)), sample()))
+  metrics.add(pair(sample(vel=(0, 0, 1.0)), sample(vel=(0, 0, 4.0))))
+  metrics.add(pair(bad, bad))
+  result = metrics.result()
+  assert result["counted_share"] == pytest.approx(3 / 6)
+  assert result["non_finite_steps"] == 2
+  # The mean of both means, 1 and 4.
+  assert result["joints"]["elbow"]["joint_vel"] == pytest.approx(2.5)
+
+
+def test_every_step_of_a_trajectory_is_measured():
+  trajectory = make_trajectory()
+  values = measure_trajectory(trajectory)
+  later, scale = trajectory.age > 0, np.array(LAYOUT.action_scale)
+  assert (~later).sum() > later.shape[1]
+  for name, signal in (
+    ("action_rate", trajectory.action * scale),
+    ("joint_acc_20ms", trajectory.joint_vel),
+  ):
+    change = np.abs(np.diff(signal, axis=0)) / LAYOUT.control_dt
+    found = values[name]
+    np.testing.assert_allclose(found[1:][later[1:]], change[later[1:]], rtol=1e-4)
+    assert not found[~later].any()
+
+
+def test_a_recording_without_a_protocol_is_one_rollout_that_counts():
+  trajectory = dataclasses.replace(make_trajectory(), rollout=(), protocol={})
+  result = metrics_of_trajectory(trajectory)
+  assert result["counted_share"] == 1.0
+  mean = np.abs(trajectory.joint_vel[..., 2]).mean()
+  found = result["smoothness"]["upper"]["joint_vel"]
+  assert found["mean"] == pytest.approx(mean) and not found["std"]
 
 
 def test_jitter_tells_a_slow_sine_from_a_fast_one():
@@ -183,20 +281,41 @@ def test_jitter_tells_a_slow_sine_from_a_fast_one():
 def test_the_spectrum_keeps_the_variance():
   """The density integrates to the variance: a sine of amplitude 1 has 1/2."""
   metrics = Metrics(LAYOUT, rollouts=1, envs=1, warmup=0)
-  for step in range(512):
-    metrics.add(sample(vel=(0, 0, np.sin(2 * np.pi * 3.125 * step * 0.02))))
+  for step in range(256):
+    wave = np.sin(2 * np.pi * 3.125 * step * 0.02)
+    metrics.add(sample(action=(2 * wave, 0, 0), vel=(0, wave, wave)))
   spectra = metrics.result()["spectra"]
-  density = np.array(spectra["groups"]["upper"]["joint_vel"])
-  assert density.sum() * spectra["frequency_hz"][1] == pytest.approx(0.5, rel=0.01)
+
+  def variance(group, name):
+    density = np.array(spectra["groups"][group][name])
+    return density.sum() * spectra["frequency_hz"][1]
+
+  assert variance("upper", "joint_vel") == pytest.approx(0.5, rel=0.01)
+  # The mean over both joints, of which one rests. 2 · 0.5 rad per unit of action.
+  assert variance("lower", "joint_vel") == pytest.approx(0.25, rel=0.01)
+  assert variance("lower", "action") == pytest.approx(0.25, rel=0.01)
 
 
-def test_the_spectrum_leaves_the_warm_up_out():
-  """Windows end at steps 128 and 192; only the second has no step of the first ten."""
-  metrics = Metrics(LAYOUT, rollouts=1, envs=1, warmup=10)
+@pytest.mark.parametrize(
+  ("warmup", "fall", "broken", "windows"),
+  [
+    (0, None, None, 2),  # They end with steps 128 and 192.
+    (64, None, None, 1),  # From step 65 on all count, as many as a window has.
+    (65, None, None, 0),
+    (0, 63, None, 1),  # An episode begins with step 65,
+    (0, 64, None, 0),  # … with step 66.
+    (0, None, 62, 1),  # Steps 63 and 64 are left out: one has no step before it.
+    (0, None, 63, 0),
+  ],
+)
+def test_a_window_of_the_spectrum_counts_as_a_whole(warmup, fall, broken, windows):
+  metrics = Metrics(LAYOUT, rollouts=1, envs=1, warmup=warmup)
   for step in range(192):
-    metrics.add(sample(vel=(0, 0, float(step < 10))))
-  density = metrics.result()["spectra"]["groups"]["upper"]["joint_vel"]
-  assert np.abs(density).max() == 0.0
+    speed = float("nan") if step == broken else float(step % 2)
+    metrics.add(sample(vel=(0, 0, speed), fell=step == fall))
+  spectra = metrics.result()["spectra"]
+  assert spectra["windows"] == windows
+  assert np.isfinite(spectra["groups"]["upper"]["joint_vel"]).all()
 
 
 def test_histograms_hold_every_counted_joint_step():

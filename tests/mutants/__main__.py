@@ -66,6 +66,7 @@ FILES = {
   ),
   "envs/mdp/rewards.py": ("envs/mdp/test_rewards", "envs/mdp/test_terrain"),
   "envs/masked_reset.py": (
+    "envs/test_masked_reset_terms",
     "envs/test_masked_reset",
     "envs/test_constrained_env",
     "envs/mdp/test_events",
@@ -73,7 +74,7 @@ FILES = {
     "envs/test_stock",
   ),
   "evaluation/metrics.py": ("evaluation/test_metrics", "evaluation/test_motion"),
-  "deploy/bundle.py": ("deploy/test_bundle",),
+  "deploy/bundle.py": ("deploy/test_bundle", "deploy/test_formats"),
 }
 """File → tests that are to notice its changes, the nearest first."""
 LONGEST_S, ENOUGH_S = 2.0, 10.0

@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import pytest
 import torch
 import warp as wp
@@ -109,3 +113,24 @@ def test_mjlab_is_left_as_it_was():
       assert manager_based_rl_env.Simulation is not Simulation
       raise RuntimeError("on purpose")
   assert manager_based_rl_env.Simulation is Simulation
+
+
+def test_an_environment_on_c_mujoco_says_nothing_of_gpus():
+  """In a process of its own: Warp tells its devices once, where it starts."""
+  code = """
+from decap.envs.constrained_env import ConstrainedEnv
+from decap.runs import RunSpec, build_configs
+cfg, _ = build_configs(RunSpec("g1-flat", "decap"))
+cfg.scene.num_envs = 1
+ConstrainedEnv(cfg, device="cpu").close()
+"""
+  done = subprocess.run(
+    [sys.executable, "-c", code],
+    env={k: v for k, v in os.environ.items() if k != "MJLAB_WARP_QUIET"},
+    capture_output=True,
+    text=True,
+  )
+  assert done.returncode == 0, done.stderr
+  said = done.stdout + done.stderr
+  assert "ConstraintManager" in said
+  assert not [line for line in said.splitlines() if "Warp" in line or "CUDA" in line]

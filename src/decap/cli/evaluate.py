@@ -12,7 +12,7 @@ from decap import provenance
 from decap.cli import checks
 from decap.cli.terminal import print_tables, progress_bar
 from decap.errors import UserError
-from decap.evaluation.protocol import Protocol
+from decap.evaluation.protocol import STOPPING_S, Protocol, fallen_stops
 from decap.evaluation.protocol_args import ProtocolArgs
 from decap.files import check_writable
 from decap.options.types import OutputFolder, Policy
@@ -87,7 +87,6 @@ def evaluate_main(args: EvaluateArgs) -> Path:
 
 def print_result(result: Result) -> None:
   """What one policy does, command by command, and what it violates most."""
-  from decap.evaluation.protocol import fallen_stops
   from decap.evaluation.tables import command_tables, group_results, make_tables
   from decap.evaluation.verdict import verdict, worst_violation
 
@@ -103,7 +102,8 @@ def print_result(result: Result) -> None:
       f"{lifted or 0.0:.2f} times per second."
     )
   stop = result.metrics["commands"].get("stop")
-  if stop and stop["falls_per_minute"] is not None:
+  seconds = result.protocol["steps"] * result.layout.control_dt
+  if stop and stop["falls_per_minute"] is not None and seconds > STOPPING_S:
     fallen = fallen_stops(stop["falls_per_minute"])
     print(f"Told to stop from 0.5 m/s: falls in {100 * fallen:.1f} % of the stops.")
   worst = worst_violation(result.metrics)

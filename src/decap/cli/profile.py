@@ -72,6 +72,7 @@ def profile(args: ProfileArgs) -> None:
   from decap.evaluation import profile as profiles
   from decap.evaluation.policies import load_policy
   from decap.evaluation.rollout import Evaluation, evaluate
+  from decap.sim.backend import hush_warp
   from decap.tasks import TASKS
 
   policy = load_policy(args.policy, args.device)
@@ -106,6 +107,7 @@ def profile(args: ProfileArgs) -> None:
     command=(0.0, 0.0, 0.0),
   )
   name = policy.info["name"]
+  hush_warp()
   moving = measure(f"Measuring {name}", random)
   _check_worth(moving.result.metrics, name, args.force)
   standing = measure(f"{name}, told to stand", still)

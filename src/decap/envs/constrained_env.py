@@ -31,11 +31,11 @@ from decap.envs import mirror, state
 from decap.envs.constraint_manager import ConstraintManager, ConstraintTermCfg
 from decap.envs.device_log import DeviceLog
 from decap.envs.following import FollowingCfg, followed
-from decap.envs.masked_reset import MaskedReset, computes_controls, remembers
+from decap.envs.masked_reset import MaskedReset, remembers
 from decap.envs.mdp.actuation import ActuationCfg, randomise_actuation
 from decap.envs.observation_manager import JoinedObservationManager
 from decap.envs.reward_manager import StackedRewardManager
-from decap.sim.backend import simulation_backend
+from decap.sim.backend import hush_warp, resolve_backend, simulation_backend
 
 PHYSICS_ARRAYS = ("Physics/constraints_used", "Physics/contacts_used")
 """Largest shares of the physics' arrays in use; above 1, contacts were lost."""
@@ -121,6 +121,8 @@ class ConstrainedEnv(ManagerBasedRlEnv):
     self.before_reset: list[Callable[[ConstrainedEnv], None]] = []
     """Called in every step when all is measured and nothing is reset yet: where the
     last state of an episode can still be read."""
+    if resolve_backend(device, cfg.backend) == "native":
+      hush_warp()  # Of a GPU that is neither used nor missed.
     with simulation_backend(
       cfg.backend, split=cfg.split_physics, num_threads=cfg.num_threads
     ):
@@ -324,7 +326,7 @@ class ConstrainedEnv(ManagerBasedRlEnv):
     actions = mjlab_private.terms(self.action_manager).values()
     if any(type(term) not in constant for term in actions):
       return False
-    if any(map(computes_controls, self.scene.entities.values())):
+    if any(map(mjlab_private.computes_controls, self.scene.entities.values())):
       return False
     for sensor in self.scene.sensors.values():
       cfg = getattr(sensor, "cfg", None)

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from mjlab.actuator.actuator import Actuator
-from mjlab.entity import Entity
 from mjlab.envs.mdp.actions.actions import BaseAction
 from mjlab.managers.event_manager import EventTermCfg, RecomputeLevel
 from mjlab.managers.manager_base import ManagerTermBase
@@ -164,9 +163,7 @@ class MaskedReset:
 
   def _reset_scene(self, mask: torch.Tensor) -> None:
     for entity in self._env.scene.entities.values():
-      if not isinstance(entity, Entity):
-        continue
-      if entity.data.is_actuated:
+      if entity.is_actuated:
         for target in _TARGETS:
           getattr(entity.data, target).masked_fill_(mask.unsqueeze(1), 0.0)
     for sensor in self._env.scene.sensors.values():
@@ -272,13 +269,6 @@ class MaskedReset:
         found.append(f"NaN check of observations {name}")
 
 
-def computes_controls(entity: Any) -> bool:
-  """Whether an entity's actuators compute forces in torch at every substep."""
-  if not isinstance(entity, Entity) or not entity.is_actuated:
-    return False
-  return mjlab_private.computes_controls(entity)
-
-
 def remembers(actuator: Actuator) -> bool:
   """Whether an actuator delays its commands or keeps a history of them."""
   own_reset = type(actuator).reset is not Actuator.reset
@@ -286,11 +276,9 @@ def remembers(actuator: Actuator) -> bool:
 
 
 def _as_rows(vectors: dict[str, torch.Tensor], like: torch.Tensor) -> torch.Tensor:
-  """Turns a dict of vectors [B] into rows of one matrix [n, B]."""
+  """Puts rows of one matrix of zeros [n, B] in place of a dict's vectors [B]."""
   rows = like.new_zeros(len(vectors), len(like))
-  for row, (name, vector) in zip(rows, list(vectors.items()), strict=True):
-    row.copy_(vector)
-    vectors[name] = row
+  vectors.update(zip(list(vectors), rows, strict=True))
   return rows
 
 

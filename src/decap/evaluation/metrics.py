@@ -160,7 +160,7 @@ class Metrics:
     self._motion.add(sample, self.age, finite)
     signals = torch.cat((sample.action * self._scale, sample.joint_vel), dim=1)
     self._signals.copy_(signals.nan_to_num(0.0))
-    self._unbroken.copy_((self.age + 1 - self.warmup) * finite)
+    self._unbroken.masked_fill_(self.age == 0, 0).add_(1).mul_(counts)
     self._prev_action.copy_(sample.action)
     self._prev_vel.copy_(sample.joint_vel)
     self._next_age.copy_((self.age + 1) * ~(sample.fell | sample.timed_out))

@@ -335,10 +335,11 @@ def test_one_contact_is_contact():
 
 
 def test_a_body_counts_beyond_the_threshold():
-  # One of 5 N and two of 0; three of 5.2 N.
-  force = torch.tensor([[[3.0, 4.0, 0.0]] + [[0.0] * 3] * 2, [[3.0, 3.0, 3.0]] * 3])
-  env = sensing(force=force)
-  assert mdp.undesired_contacts(env, "sensor", 5.0).tolist() == [0, 3]
+  none = [0.0, 0.0, 0.0]
+  # One of 5 N and two of 0; 5.2 N, 6 N and 0.
+  force = [[[3.0, 4.0, 0.0], none, none], [[3.0, 3.0, 3.0], [6.0, 0.0, 0.0], none]]
+  env = sensing(force=torch.tensor(force))
+  assert mdp.undesired_contacts(env, "sensor", 5.0).tolist() == [0, 2]
 
 
 def touched_bodies(env) -> int:
