@@ -220,7 +220,7 @@ def sources(root: Path = RESULTS) -> list[Path]:
 def draw(root: Path = RESULTS, folder: Path = FIGURES) -> list[Path]:
   """Draw what there is data for; each file says from what."""
   methods = read_methods(root, SECTIONS[0])
-  first = {method.label: method.results[0] for method in methods}
+  first = {title_of(row_of(method)): method.results[0] for method in methods}
   figures: dict[str, Callable[[], Figure]] = {
     "trade-off": lambda: comparison_figures.trade_off(methods),
     "learning": lambda: comparison_figures.learning_curves(read_curves(root)),

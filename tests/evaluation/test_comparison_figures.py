@@ -37,7 +37,7 @@ def points(ax) -> dict[str, list[tuple[float, float]]]:
   return {
     line.get_label(): [tuple(p) for p in line.get_xydata().tolist()]
     for line in ax.lines
-    if line.get_marker() in "osD"
+    if line.get_linestyle() == "None"
   }
 
 
@@ -56,6 +56,24 @@ def test_large_points_are_means_and_small_ones_seeds(template):
     assert hollow["stands [stands]"] == "white" != hollow["walks"]
     low, high = ax.get_ylim()
     assert high / low >= 12.0 - 1e-9
+
+
+def test_a_method_looks_alike_in_all_figures(template):
+  walks = method(template, "walks", [(0.9, 2.0)])
+  again = method(template, "again", [(0.9, 3.0)])
+  for m in (walks, again):
+    m.results[0].policy = {"method": "decap"}
+  nobody = method(template, "nobody", [(0.9, 4.0)])
+  axes = trade_off([walks, again, nobody]).axes
+  colours = {line.get_label(): line.get_color() for line in axes[0].lines}
+  assert len({colours[name] for name in ("walks", "again", "nobody")}) == 3
+  curve = {
+    "samples": np.array([1.0, 2.0]),
+    "seconds": np.array([1.0, 2.0]),
+    "followed_fast": np.array([0.5, 0.5]),
+  }
+  (line,) = learning_curves({"DeCap": [curve]}).axes[0].lines
+  assert line.get_color() == colours["walks"]
 
 
 def test_seeds_that_end_early_end_the_mean():

@@ -12,16 +12,20 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, ScalarFormatter
 
-from decap.evaluation.figure_style import COLOURS, RC, STYLES
+from decap.evaluation.figure_style import RC, STYLES
 from decap.evaluation.layout import title
-from decap.evaluation.tables import MethodResults
+from decap.evaluation.tables import METHOD_TITLES, MethodResults
 
 Curve = Mapping[str, np.ndarray]
 """Column of a learning curve -> its values by row."""
 Line = tuple[np.ndarray, np.ndarray]
 """x and y."""
 
-MARKERS = "osD^vPX<>*"
+PALETTE = ("#0072B2", "#000000", "#CC79A7", "#009E73", "#56B4E9", "#E69F00", "#7B2D8B")
+PALETTE += ("#D55E00", "#8C510A", "#999999", "#BBBBBB", "#666666")
+MARKERS = "os^vPXD*h<>d"
+"""Looks of methods in the order of METHOD_TITLES, the same in every figure; the last is
+for a row beyond it."""
 ENOUGH = 80.0
 """Share of the commands, in %, below which smoothness is no merit."""
 LEAST_SPAN = 12.0
@@ -36,12 +40,14 @@ def trade_off(methods: Sequence[MethodResults], quantity: str = "joint_acc") -> 
   Large points are means over seeds, small ones seeds; hollow ones fall, stand or hop.
   """
   layout = methods[0].results[0].layout
+  names = [str(method.results[0].policy.get("method")) for method in methods]
+  looks = _looks(names, list(METHOD_TITLES))
   with rc_context({**RC, **PAGE}):
     fig = Figure(figsize=(7, 3.9))
     axes = fig.subplots(1, len(layout.groups), squeeze=False)[0].tolist()
     for ax, group in zip(axes, layout.groups, strict=True):
-      for i, method in enumerate(methods):
-        _points(ax, method, i, ("smoothness", group, quantity))
+      for method, look in zip(methods, looks, strict=True):
+        _points(ax, method, look, ("smoothness", group, quantity))
       ax.axvline(ENOUGH, color="#888888", ls=":", lw=0.9)
       ax.set(yscale="log", xlabel="followed (% of the commanded velocity)")
       ax.set_ylabel(f"{title(quantity).lower()} ({layout.unit(quantity)})")
@@ -51,6 +57,16 @@ def trade_off(methods: Sequence[MethodResults], quantity: str = "joint_acc") -> 
       _decades(ax)
     _legend(fig, axes[0])
     return fig
+
+
+def _looks(names: Sequence[str], order: Sequence[str]) -> list[int]:
+  """Where names stand in an order; unknown ones, and a name again, come after it."""
+  looks: list[int] = []
+  for name in names:
+    known = order.index(name) if name in order else len(order)
+    after = max([len(order) - 1, *looks]) + 1
+    looks.append(after if known in looks or known == len(order) else known)
+  return looks
 
 
 def _points(
@@ -64,8 +80,9 @@ def _points(
       seeds.append((100.0 * followed, rough))
   if not seeds:
     return
-  colour = COLOURS[index % len(COLOURS)]
+  colour = PALETTE[index % len(PALETTE)]
   marker = MARKERS[index % len(MARKERS)]
+  size = 1.5 if marker == "*" else 1.0
   inside = "white" if method.marks else colour
   style: dict[str, Any] = {
     "marker": marker,
@@ -76,11 +93,11 @@ def _points(
   x, y = zip(*seeds, strict=True)
   if len(seeds) > 1:
     edge = colour if method.marks else "white"
-    ax.plot(x, y, **style, mec=edge, ms=5, mew=0.7, zorder=3)
+    ax.plot(x, y, **style, mec=edge, ms=5 * size, mew=0.7, zorder=3)
   label = (
     f"{method.label} [{', '.join(method.marks)}]" if method.marks else method.label
   )
-  ax.plot(statistics.fmean(x), statistics.fmean(y), **style, ms=9, label=label)
+  ax.plot(statistics.fmean(x), statistics.fmean(y), **style, ms=10 * size, label=label)
 
 
 def _decades(ax: Axes) -> None:
@@ -107,8 +124,9 @@ def learning_curves(
   with rc_context({**RC, **PAGE}):
     fig = Figure(figsize=(7, 4.8))
     axes = fig.subplots(2, 2, sharex="col", sharey="row").tolist()
-    for i, (label, seeds) in enumerate(curves.items()):
-      style = {"color": COLOURS[i % len(COLOURS)], "ls": STYLES[i % len(STYLES)]}
+    looks = _looks(list(curves), list(METHOD_TITLES.values()))
+    for (label, seeds), i in zip(curves.items(), looks, strict=True):
+      style = {"color": PALETTE[i % len(PALETTE)], "ls": STYLES[i % len(STYLES)]}
       above = [(c, c.get(f"violation_{quantity}_upper")) for c in seeds]
       for row, values in zip(
         axes, ([(c, followed(c)) for c in seeds], above), strict=True
