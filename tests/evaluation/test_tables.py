@@ -102,6 +102,17 @@ def test_ties_at_the_shown_precision_are_both_best(template):
   assert all(row.cells[0].best for row in upper)
 
 
+def test_who_does_more_than_told_is_no_better(template):
+  results = [result(template, m, 1.0) for m in ("cat", "lcp", "decap")]
+  for r, share in zip(results, (0.92, 1.12, 0.85), strict=True):
+    r.metrics["tracking"]["followed"] = {"mean": share, "std": 0.0}
+  task = tables_of(*results)[1]
+  (index,) = [i for i, c in enumerate(task.columns) if c.title == "Followed"]
+  best = {row.label: row.cells[index].best for row in task.rows}
+  assert best == {"LCP": False, "CaT": True, "DeCap": False, STANDING: False}
+  assert "Followed (%) → 100" in formats.to_markdown(task)
+
+
 def test_ratios_are_against_the_baseline(template):
   smoothness = tables_of(
     result(template, "smoothness-rewards", 2.0),

@@ -28,8 +28,9 @@ class Column:
   """Keys from `metrics` to a summary with mean and std, or to a number."""
   decimals: int = 2
   factor: float = 1.0
-  better: Literal["lower", "higher"] | None = "lower"
-  """Which of two values is better; None where neither is."""
+  better: Literal["lower", "higher", "whole"] | None = "lower"
+  """Which of two values is better: "whole" is the one nearer to 100; None where neither
+  is."""
   unit: str = ""
 
   def read(self, metrics: Any) -> tuple[float | None, float | None]:
@@ -224,7 +225,7 @@ def _command(name: str) -> Column:
 
 def _followed(title: str, under: Path, name: str = "followed") -> Column:
   path = (*under, "tracking", name)
-  return Column(title, path, factor=100.0, decimals=0, unit="%", better="higher")
+  return Column(title, path, factor=100.0, decimals=0, unit="%", better="whole")
 
 
 def _share(title: str, *path: str, **options: Any) -> Column:

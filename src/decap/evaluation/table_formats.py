@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import html
 import io
+import re
 from collections.abc import Sequence
 
 from decap.evaluation.columns import Column
@@ -32,7 +33,7 @@ def _digits(value: float, column: Column) -> str:
 
 def header(column: Column) -> str:
   """Title, unit and the direction that is better."""
-  arrow = {"lower": " ↓", "higher": " ↑", None: ""}[column.better]
+  arrow = {"lower": " ↓", "higher": " ↑", "whole": " → 100", None: ""}[column.better]
   return f"{column.title}{f' ({column.unit})' if column.unit else ''}{arrow}"
 
 
@@ -168,7 +169,7 @@ def _break(last: str | None, section: str) -> str:
 
 def _html_header(column: Column) -> str:
   text = html.escape(header(column))
-  return text.replace(" ↓", "&nbsp;↓").replace(" ↑", "&nbsp;↑")
+  return re.sub(r" ([↓↑→])", r"&nbsp;\1", text)
 
 
 def _html_name(row: Row) -> str:
@@ -219,6 +220,7 @@ _LATEX = {
   "^": r"\textasciicircum{}",
   "↓": r"$\downarrow$",
   "↑": r"$\uparrow$",
+  "→": r"$\to$",
   "±": r"$\pm$",
   "×": r"$\times$",
   "²": r"\textsuperscript{2}",

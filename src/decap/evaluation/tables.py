@@ -36,6 +36,9 @@ STANDING = "Standing still"
 """A robot that ignores every command: computed from the commands alone."""
 
 
+LOSSES = {"lower": float, "higher": lambda v: -v, "whole": lambda v: abs(v - 100.0)}
+"""What the best of a column has least of: who does more than told is no better."""
+
 INTERVAL = "[±] 95 % interval of their mean (Student's t)"
 
 
@@ -321,9 +324,9 @@ def _mark_best(
   for c, column in enumerate(columns):
     if column.better is None:
       continue
-    sign = -1.0 if column.better == "higher" else 1.0
+    loss = LOSSES[column.better]
     shown = [
-      sign * round(row[c].mean, column.decimals)
+      loss(round(row[c].mean, column.decimals))
       if ok and row[c].mean is not None
       else math.inf
       for row, ok in zip(cells, contests, strict=True)
