@@ -335,6 +335,15 @@ def test_an_agent_that_cannot_be_built_leaves_no_run(tmp_path, capsys):
   assert not list(tmp_path.iterdir())
 
 
+def test_an_environment_that_cannot_be_built_leaves_no_run(tmp_path, capsys):
+  options = ["--task", "g1-flat", "--device", "cpu", "--num-envs", "1"]
+  options += ["--log-root", str(tmp_path), "--env.constrained-entity", "robto"]
+  assert main(["train", *options]) == 2
+  sentence = "The environment cannot be built: Scene element 'robto' not found.\n"
+  assert capsys.readouterr().err.endswith(sentence)
+  assert not list(tmp_path.iterdir())
+
+
 def test_a_run_without_a_checkpoint_leaves_no_folder(tmp_path, monkeypatch, capsys):
   def full(path, state):
     raise UserError(f"Cannot write the checkpoint {path}: No space left on device.")

@@ -79,16 +79,18 @@ def test_the_file_is_what_training_reads(tmp_path, walking, standing):
   assert "# Limits measured on runs/a" in path.read_text()
 
 
-def test_tables_show_rows_and_joints(walking, standing):
+@pytest.mark.parametrize("width", [120, 50])
+def test_tables_show_rows_and_joints(walking, standing, width):
+  """Whole, also where they are wider than the terminal."""
   limits = propose_limits(walking, standing, {"upper": 0.5})
-  console = Console(width=120)
+  console = Console(width=width)
   with console.capture() as capture:
     for table in (row_table(walking, standing, limits), *joint_tables(walking)):
-      console.print(table)
+      console.print(table, crop=False)
   text = capture.get()
   line = next(t for t in text.splitlines() if "joint_vel/upper (rad/s)" in t)
   assert line.split()[-2:] == ["5.05", "50.0%"]
-  assert "elbow" in text and "99.9 %" in text
+  assert "elbow" in text and "99.9 %" in text and "…" not in text
 
 
 def test_a_policy_that_does_not_move_gives_no_limits(standing):

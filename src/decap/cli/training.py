@@ -228,6 +228,9 @@ def make_env(
     return ConstrainedEnv(env_cfg, device, render_mode)
   except ValueError as error:
     raise UserError(f"The environment cannot be built: {error}") from error
+  except KeyError as error:  # mjlab's, of a name that its scene or managers lack.
+    name = str(error.args[0]).split(" Available:")[0].rstrip(".")
+    raise UserError(f"The environment cannot be built: {name}.") from error
 
 
 def _say_next(folder: Path, finished: bool, runner: Runner) -> None:

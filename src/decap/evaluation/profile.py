@@ -203,7 +203,10 @@ def _table(title: str, heads: Sequence[str], lines: Sequence[Sequence[str]]) -> 
     title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0)
   )
   for i, head in enumerate(heads):
-    table.add_column(head, justify="right" if i else "left", no_wrap=True)
+    # Where a terminal is too narrow, lines go on in the next one: no number is cut.
+    width = max(len(line[i]) for line in (heads, *lines))
+    side = "right" if i else "left"
+    table.add_column(head, justify=side, no_wrap=True, min_width=width)
   for line in lines:
     table.add_row(*line)
   return table
