@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, ScalarFormatter
 
-from decap.evaluation.figure_style import RC, STYLES
+from decap.evaluation.figure_style import RC
 from decap.evaluation.layout import title
 from decap.evaluation.tables import METHOD_TITLES, MethodResults
 
@@ -24,6 +24,7 @@ Line = tuple[np.ndarray, np.ndarray]
 PALETTE = ("#0072B2", "#000000", "#CC79A7", "#009E73", "#56B4E9", "#E69F00", "#7B2D8B")
 PALETTE += ("#D55E00", "#8C510A", "#999999", "#BBBBBB", "#666666")
 MARKERS = "os^vPXD*h<>d"
+LINES = ("--", "-.", ":", "--", "-.", ":", "--", "-", "-.", ":", ":", "-.")
 """Looks of methods in the order of METHOD_TITLES, the same in every figure; the last is
 for a row beyond it."""
 ENOUGH = 80.0
@@ -126,7 +127,7 @@ def learning_curves(
     axes = fig.subplots(2, 2, sharex="col", sharey="row").tolist()
     looks = _looks(list(curves), list(METHOD_TITLES.values()))
     for (label, seeds), i in zip(curves.items(), looks, strict=True):
-      style = {"color": PALETTE[i % len(PALETTE)], "ls": STYLES[i % len(STYLES)]}
+      style = {"color": PALETTE[i % len(PALETTE)], "ls": LINES[i % len(LINES)]}
       above = [(c, c.get(f"violation_{quantity}_upper")) for c in seeds]
       for row, values in zip(
         axes, ([(c, followed(c)) for c in seeds], above), strict=True
