@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 import torch
 
-from decap.cli import film, play
+from decap.cli import film, main, play
 from decap.deploy import video
 from decap.deploy.sim2sim import Walk
 from decap.errors import UserError
 from decap.evaluation.environment import command_term, make_env
+from decap.rl import checkpoint_files
 from decap.tasks import env_cfg
 
 
@@ -109,3 +110,41 @@ def test_a_gif_has_its_frames_and_captions(tmp_path):
   video.write(tmp_path / "x.gif", frames, 12.5)
   with Image.open(tmp_path / "x.gif") as image:
     assert (image.n_frames, image.size, image.info["duration"]) == (3, (80, 40), 80)
+
+
+def test_mjlabs_own_play_runs_a_checkpoint(run, monkeypatch):
+  import mjlab.tasks  # noqa: F401
+  from mjlab.scripts import play
+
+  import decap.tasks.registration  # noqa: F401
+  from decap.sim.backend import simulation_backend
+
+  steps = []
+
+  class ShortViewer(play.ViserPlayViewer):
+    def run(self, *args, **kwargs):
+      super().run(num_steps=3)
+      assert self._last_error is None
+      steps.append(self._step_count)
+
+  monkeypatch.setattr(play, "ViserPlayViewer", ShortViewer)
+  path = str(checkpoint_files.resolve(run))
+  cfg = play.PlayConfig(checkpoint_file=path, device="cpu", viewer="viser", num_envs=2)
+  # Warp's kernels would compile for a minute.
+  with simulation_backend("native"):
+    play.run_play("Decap-G1-Flat", cfg)
+  assert len(steps) == 1 and steps[0] >= 3  # Several at a time on a busy machine.
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", ["", "policy"])  # A run, a bundle.
+def test_play_records_a_video(run, part, tmp_path):
+  import mediapy
+
+  video = tmp_path / "walk.mp4"
+  options = ["--video", str(video), "--seconds", "0.2", "--device", "cpu"]
+  assert main(["play", str(run / part), *options]) == 0
+  frames = mediapy.read_video(video)
+  assert frames.shape == (5, 480, 640, 3)
+  assert frames[-1].std() > 10  # Not an empty picture.
+  assert [p.name for p in tmp_path.iterdir()] == ["walk.mp4"]
