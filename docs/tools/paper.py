@@ -20,6 +20,7 @@ from typing import Any
 import yaml
 from matplotlib.figure import Figure
 from paper_claims import claims
+from paper_figures import learning_curves, trade_off
 from paper_rows import (
   SECTIONS,
   SHOWN,
@@ -32,7 +33,7 @@ from paper_rows import (
   title_of,
 )
 
-from decap.evaluation import comparison_figures, plots
+from decap.evaluation import plots
 from decap.evaluation import table_formats as formats
 from decap.evaluation.report import find_trajectories, make_page, tables_section
 from decap.evaluation.results import Result, load_result
@@ -222,8 +223,8 @@ def draw(root: Path = RESULTS, folder: Path = FIGURES) -> list[Path]:
   methods = read_methods(root, SECTIONS[0])
   first = {title_of(row_of(method)): method.results[0] for method in methods}
   figures: dict[str, Callable[[], Figure]] = {
-    "trade-off": lambda: comparison_figures.trade_off(methods),
-    "learning": lambda: comparison_figures.learning_curves(read_curves(root)),
+    "trade-off": lambda: trade_off(methods),
+    "learning": lambda: learning_curves(read_curves(root)),
     "distributions": lambda: plots.distributions(first),
   }
   return [

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from statistics import fmean
 
+from paper_figures import ENOUGH
 from paper_rows import SECTIONS, read_methods, row_of
 
 from decap.evaluation.columns import Column
-from decap.evaluation.comparison_figures import ENOUGH
 from decap.evaluation.tables import MethodResults
 
 

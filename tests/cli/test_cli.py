@@ -160,8 +160,7 @@ QUICK = [
   ["--version"],
   ["list"],
   ["train", "--help"],
-  ["figure", "--help"],
-  ["figure", "barrier", "--output", "x.txt"],
+  ["play", "--help"],
   ["train", "--task", "g2"],
   ["train", "--task", "g1-flat", "--method", "x"],
   ["train", "--task", "g1-flat", "--num-envs", "0"],
@@ -204,7 +203,7 @@ def test_list_names_tasks_methods_and_backends(capsys):
 def test_help_shows_every_command(capsys):
   assert main([]) == 0
   out = capsys.readouterr().out
-  for name in ("train", "play", "export", "figure", "list", "demo"):
+  for name in ("train", "play", "export", "list", "demo"):
     assert f"  {name} " in out
 
 

@@ -1,11 +1,15 @@
-"""The barrier figure: points of its curves by hand, and the command that draws it."""
+"""The figure of docs/methods.md: points of its curves by hand."""
 
 import math
+import sys
+from pathlib import Path
 
 import pytest
 
-from decap.cli import main
-from decap.evaluation.method_figures import barrier_figure
+# No package; last, since it has a site.py.
+sys.path.append(str(Path(__file__).parents[1] / "docs" / "tools"))
+
+from barrier import barrier_figure
 
 
 def _curves(axes) -> dict[str, tuple]:
@@ -43,13 +47,3 @@ def test_curves_are_the_papers():
   assert _at(bare, 0.85) == 0.0 and _at(bare, 1.1) == _at(lower, 1.1)
   assert _at(cat, 0.85) == 0.0
   assert _at(cat, 1.1) == pytest.approx(0.5 * 0.25, abs=1e-3)
-
-
-def test_the_command_writes_the_figure(tmp_path, capsys):
-  path = tmp_path / "new" / "barrier.png"
-  assert main(["figure", "barrier", "--output", str(path)]) == 0
-  assert path.read_bytes().startswith(b"\x89PNG")
-  assert capsys.readouterr().out == f"Wrote {path}\n"
-  assert main(["figure", "barrier", "--output", str(tmp_path / "barrier.txt")]) == 2
-  assert "must end in .png, .pdf or .svg" in capsys.readouterr().err
-  assert main(["figure", "barier"]) == 2

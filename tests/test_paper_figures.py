@@ -1,15 +1,21 @@
 """Figures of methods and seeds: every point is where its numbers say."""
 
 import copy
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from decap.evaluation.comparison_figures import learning_curves, mean_line, trade_off
 from decap.evaluation.metrics import metrics_of_trajectory
 from decap.evaluation.results import Result
 from decap.evaluation.tables import MethodResults
 from tests.evaluation.synthetic import make_trajectory
+
+# No package; last, since it has a site.py.
+sys.path.append(str(Path(__file__).parents[1] / "docs" / "tools"))
+
+from paper_figures import learning_curves, mean_line, trade_off
 
 
 @pytest.fixture(scope="module")

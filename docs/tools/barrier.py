@@ -1,6 +1,8 @@
-"""Figures that explain methods, drawn by the functions that training uses."""
+"""The figure of docs/methods.md, drawn by the functions that training uses."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import torch
 from matplotlib import rc_context
@@ -8,8 +10,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from decap.constraints import barrier, cat_probability, decap_probability
-from decap.evaluation.plots import COLOURS, RC, STYLES
+from decap.evaluation.figure_style import COLOURS, RC, STYLES
 
+FILE = Path(__file__).parents[1] / "figures" / "barrier.png"
 KAPPAS = (2.0, 3.0, 6.0)
 """Tightness of the barriers that are drawn: the paper's ablation."""
 RHO = 0.7
@@ -61,3 +64,7 @@ def _draw_probabilities(ax: Axes) -> None:
   ax.plot(c_hat, delta, "-.", color="black", label=f"CaT, p_max = {p_max:g}")
   ax.set(xlim=(0.4, 1.35), ylim=(-0.1, 1.08), ylabel="termination probability δ")
   ax.set_title(f"Eq. 4, κ = 2, c̄ = {SCALE:g} of the limit", loc="left")
+
+
+if __name__ == "__main__":
+  barrier_figure().savefig(FILE, dpi=120)
