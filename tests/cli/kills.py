@@ -64,6 +64,7 @@ def main(folder: Path, kills: int) -> dict[str, Any]:
       raise SystemExit(f"{root}: exit code {status}, or another policy than the whole")
     finished += 1
     shutil.rmtree(root)
+    print(f"{hit.total()} kills, {finished} runs whole", file=sys.stderr, flush=True)
   usage = resource.getrusage(resource.RUSAGE_CHILDREN)
   return {
     "kills": dict(hit),

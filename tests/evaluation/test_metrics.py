@@ -47,7 +47,7 @@ def flatten(result, segment="torso"):
 
 @pytest.mark.parametrize("seed", [0, 1])
 def test_an_independent_implementation_gets_the_same_figures(seed):
-  trajectory = make_trajectory(rollouts=3, envs=4, steps=500, seed=seed)
+  trajectory = make_trajectory(rollouts=3, envs=4, steps=200, seed=seed)
   ours = flatten(metrics_of_trajectory(trajectory))
   theirs = reference.metrics(trajectory)
   assert ours.keys() == theirs.keys()
@@ -269,7 +269,7 @@ def test_a_recording_without_a_protocol_is_one_rollout_that_counts():
 def test_jitter_tells_a_slow_sine_from_a_fast_one():
   """One joint at 2.5 Hz, one at 10 Hz, one at both with amplitudes 2 and 1: 1/5."""
   metrics = Metrics(LAYOUT, rollouts=1, envs=1, warmup=0)
-  for step in range(384):
+  for step in range(192):
     slow, fast = np.sin(2 * np.pi * np.array([2.5, 10.0]) * step * 0.02)
     metrics.add(sample(action=(slow, fast, 2 * slow + fast)))
   joints = metrics.result()["joints"]
