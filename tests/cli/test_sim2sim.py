@@ -111,19 +111,10 @@ def test_table_writes_results_tables_and_figures(capsys, tmp_path, monkeypatch):
   few = robot_walks.cases()[:2]  # The identical walk, and flat ground.
   monkeypatch.setattr(robot_walks, "cases", lambda: few)
   short = robot_walks.straight(0.5, 0.4)
-  monkeypatch.setattr(robot_walks, "IDENTICAL_WALK", short)
-  monkeypatch.setattr(robot_walks, "TERRAIN_WALK", short)
-  words = [
-    "sim2sim",
-    "table",
-    str(POLICY),
-    "--repeats",
-    "1",
-    "--out",
-    str(tmp_path),
-    "--jobs",
-    "2",
-  ]
+  for name in ("identical", "terrain"):
+    monkeypatch.setitem(robot_walks.PLANS, name, short)
+  words = ["sim2sim", "table", str(POLICY), "--repeats", "1"]
+  words += ["--out", str(tmp_path), "--jobs", "2"]
   assert main(words) == 0
   results = robot_walks.load(tmp_path / f"{POLICY.name}.json")
   assert [walk["table"] for walk in results["walks"]] == ["identical", "terrain"]

@@ -80,7 +80,6 @@ def test_the_remote_s_command_holds_while_states_are_missing():
 
 def test_scripts():
   script = Script("# a walk\n1 stand\n\n4.0 policy\n5, 0.5, 0, -0.1  # turn\n7 next\n")
-  assert script.duration_s == 7.0
   assert script.poll(100.0, None).requests == NONE
   assert script.poll(101.0, None).requests == Requests(stand=True)
   assert script.poll(101.1, None).requests == NONE

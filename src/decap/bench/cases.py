@@ -10,8 +10,9 @@ import contextlib
 import dataclasses
 import io
 import math
+import statistics
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,6 +61,14 @@ class Timing:
   iterations: int
   busy: float | None
   memory_gb: float | None
+
+  @staticmethod
+  def of(
+    times: Sequence[tuple[float, float]], steps: int, busy: float | None, device: str
+  ) -> Timing:
+    """Mean times of the two stages."""
+    collect_s, update_s = (statistics.fmean(s) for s in zip(*times, strict=True))
+    return Timing(collect_s, update_s, steps, len(times), busy, memory_gb(device))
 
 
 def configure_torch(device: str) -> None:
@@ -223,15 +232,8 @@ def _train_stock(
     del times[:]
     with BusyMeter(settings.device) as meter:
       runner.learn(count)
-    memory = memory_gb(settings.device)
-  return Timing(
-    collect_s=sum(collect for collect, _ in times) / count,
-    update_s=sum(update for _, update in times) / count,
-    steps=env_cfg.scene.num_envs * agent_cfg.num_steps_per_env,
-    iterations=count,
-    busy=meter.share,
-    memory_gb=memory,
-  )
+    steps = env_cfg.scene.num_envs * agent_cfg.num_steps_per_env
+    return Timing.of(times, steps, meter.share, settings.device)
 
 
 @contextlib.contextmanager
@@ -300,14 +302,7 @@ def _measure(
   count = _iterations(settings, sum(last))
   with BusyMeter(settings.device) as meter:
     times = [iterate() for _ in range(count)]
-  return Timing(
-    collect_s=sum(collect for collect, _ in times) / count,
-    update_s=sum(update for _, update in times) / count,
-    steps=steps,
-    iterations=count,
-    busy=meter.share,
-    memory_gb=memory_gb(settings.device),
-  )
+  return Timing.of(times, steps, meter.share, settings.device)
 
 
 def _iterations(settings: Settings, iteration_s: float) -> int:

@@ -8,8 +8,6 @@ steps are timed, and apart from them the time inside the engine.
 
 from __future__ import annotations
 
-import contextlib
-import io
 import math
 import statistics
 import time
@@ -17,14 +15,15 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
-import warp as wp
 from mjlab.envs import ManagerBasedRlEnv
 
+from decap.bench.cases import configure_torch, quiet
 from decap.bench.report import Benchmark, ReportColumn, Row, Settings
 from decap.envs.constrained_env import ConstrainedEnv
 from decap.envs.stock import stock_twin
 from decap.runs import RunSpec, build_configs
 from decap.sim import simulation_backend
+from decap.sim.backend import hush_warp
 
 TURNS = 4
 WARM_UP_STEPS = 5
@@ -40,12 +39,13 @@ def measure(settings: Settings) -> Iterator[Row]:
 
   Of the turns the median counts. Warp compiles for about a minute the first time.
   """
-  with _quiet_warp(), _one_torch_thread():
-    runners = {case: _Runner(case, settings) for case in settings.cases}
-    turns: dict[str, list[tuple[float, float]]] = {case: [] for case in runners}
-    for _ in range(TURNS):
-      for case, runner in runners.items():
-        turns[case].append(runner.run(runner.steps_for(settings.seconds / TURNS)))
+  hush_warp()
+  configure_torch("cpu")
+  runners = {case: _Runner(case, settings) for case in settings.cases}
+  turns: dict[str, list[tuple[float, float]]] = {case: [] for case in runners}
+  for _ in range(TURNS):
+    for case, runner in runners.items():
+      turns[case].append(runner.run(runner.steps_for(settings.seconds / TURNS)))
   for case, runner in runners.items():
     runner.env.close()
     whole, physics = (
@@ -97,7 +97,7 @@ class _Runner:
 
   def __init__(self, case: str, settings: Settings) -> None:
     start = time.perf_counter()
-    with contextlib.redirect_stdout(io.StringIO()):
+    with quiet():
       self.env = _environment(case, settings)
     self.env.reset()
     self._physics_s = 0.0
@@ -136,26 +136,6 @@ def _environment(case: str, settings: Settings) -> ManagerBasedRlEnv:
     return ConstrainedEnv(cfg, "cpu")
   with simulation_backend("native" if case == "native" else "warp"):
     return ManagerBasedRlEnv(stock_twin(cfg), "cpu")
-
-
-@contextlib.contextmanager
-def _quiet_warp():
-  level, wp.config.log_level = wp.config.log_level, wp.LOG_WARNING
-  try:
-    yield
-  finally:
-    wp.config.log_level = level
-
-
-@contextlib.contextmanager
-def _one_torch_thread():
-  """Physics has the cores; torch's small operations gain nothing from a second one."""
-  threads = torch.get_num_threads()
-  torch.set_num_threads(1)
-  try:
-    yield
-  finally:
-    torch.set_num_threads(threads)
 
 
 BENCHMARK = Benchmark(

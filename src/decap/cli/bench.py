@@ -55,20 +55,15 @@ class BenchArgs(Computing):
   """Write the table as Markdown."""
 
   def run(self) -> int:
-    """Measure, print a table, write what was asked for."""
-    return run(self)
+    """Measure, or read what was measured, and show it."""
+    report = _stored(self) if self.source else _measured(self)
+    from decap.bench.report import make_console
 
-
-def run(options: BenchArgs) -> int:
-  """Measure, or read what was measured, and show it."""
-  report = _stored(options) if options.source else _measured(options)
-  from decap.bench.report import make_console
-
-  make_console().print(report.table())
-  print("\n".join(report.benchmark.notes(report.rows)))
-  if options.table:
-    write_text(options.table, report.markdown())
-  return FAILED if report.broken() else 0
+    make_console().print(report.table())
+    print("\n".join(report.benchmark.notes(report.rows)))
+    if self.table:
+      write_text(self.table, report.markdown())
+    return FAILED if report.broken() else 0
 
 
 def benchmark(what: str) -> Benchmark:

@@ -34,9 +34,6 @@ SCRIPT = ((0.0, 0.5, 0.0, 0.0), (3.0, 0.0, 0.0, 0.5))
 VIDEO_S, FPS = 6.0, 12.5
 VIEW = film.View(distance_m=2.2, width=320, height=360)
 
-UNITS = dict(
-  action_rate="rad/s", joint_acc="rad/s²", joint_torque="Nm", joint_vel="rad/s"
-)
 WINDOW = 3  # Iterations that "before" and "after" are means of.
 SKIP = 3  # Of the episodes that end in the first iterations, all are short.
 
@@ -194,6 +191,8 @@ def _next_steps(trained: Path, policies: dict[str, Path]) -> str:
 
 def constraint_table(history: list[Log], limits: dict[str, float]) -> list[str]:
   """Lines of a table: each constraint at the start and at the end."""
+  from decap.evaluation.layout import UNITS
+
   lines = [
     f"{'':<22}{'':>8}  {'mean over joints':^19}  {'steps in violation':^19}",
     f"{'constraint':<22}{'limit':>8}  {'before':>9}{'after':>9}   {'before':>9}{'after':>9}",

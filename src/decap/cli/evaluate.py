@@ -31,13 +31,12 @@ class EvaluateArgs(ProtocolArgs):
   """Folder for the results (default: the run's, 'evaluation/NAME' for others)."""
 
   def run(self) -> None:
-    """Evaluate."""
+    """Evaluate, print a summary and write the files."""
     checks.check_renderer()
-    evaluate_main(self)
+    _evaluate(self)
 
 
-def evaluate_main(args: EvaluateArgs) -> Path:
-  """Evaluate, print a summary and write the files; returns the metrics file."""
+def _evaluate(args: EvaluateArgs) -> None:
   from decap.evaluation.policies import STAND, load_policy
   from decap.evaluation.results import file_names
   from decap.evaluation.rollout import evaluate
@@ -82,7 +81,6 @@ def evaluate_main(args: EvaluateArgs) -> Path:
     f"{evaluation.seconds:.1f} s ({evaluation.env_steps_per_s:,.0f} steps/s): "
     f"{folder / metrics_name}"
   )
-  return folder / metrics_name
 
 
 def print_result(result: Result) -> None:

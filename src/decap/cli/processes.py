@@ -116,10 +116,6 @@ def check_seen(path: str) -> None:
     )
 
 
-def _silent() -> contextlib.redirect_stdout[io.StringIO]:
-  return contextlib.redirect_stdout(io.StringIO())
-
-
 @contextlib.contextmanager
 def joined(device: str, spec: RunSpec) -> Iterator[tuple[str, RunSpec, int]]:
   """This process's device, its share of the run, and its threads of C MuJoCo (0: all).
@@ -151,7 +147,7 @@ def joined(device: str, spec: RunSpec) -> Iterator[tuple[str, RunSpec, int]]:
     check_share(total, number)
     cores = len(os.sched_getaffinity(0)) // int(os.environ["LOCAL_WORLD_SIZE"])
     # One process speaks.
-    with contextlib.nullcontext() if is_first() else _silent():
+    with contextlib.redirect_stdout(sys.stdout if is_first() else io.StringIO()):
       yield device, dataclasses.replace(spec, num_envs=total // number), max(1, cores)
     # The first still writes; torchrun takes an end after Ctrl-C for a failure of all.
     dist.barrier()

@@ -65,21 +65,19 @@ class SweepArgs(Args):
 
   def run(self) -> int:
     """Check the plan, work through it, then compare what was evaluated."""
-    return run(self)
-
-
-def run(options: SweepArgs) -> int:
-  """Check the plan, work through it, then compare what was evaluated."""
-  plan = _plan(options)
-  root = Path(options.output or Path("runs") / Path(options.file).stem)
-  check_writable(root)
-  checks.check_renderer()
-  if options.dry_run:
-    return _dry_run(plan, root)
-  work = _on_cluster if plan.cluster else _here
-  with locked(root) as lock, display.make_display() as view:
-    scheduler = work(plan, root, lock, view)
-  return _conclude(plan, root, scheduler)
+    plan = _plan(self)
+    root = Path(self.output or Path("runs") / Path(self.file).stem)
+    check_writable(root)
+    checks.check_renderer()
+    if self.dry_run:
+      return _dry_run(plan, root)
+    with locked(root) as lock, display.make_display() as view:
+      if plan.cluster:  # The lock is about who looks.
+        scheduler = cluster.ClusterScheduler(plan, root, view)
+        _watch(plan, scheduler, view)
+      else:
+        scheduler = _here(plan, root, lock, view)
+    return _conclude(plan, root, scheduler)
 
 
 def _here(plan: Plan, root: Path, lock: int, view: Display) -> Scheduler:
@@ -89,19 +87,14 @@ def _here(plan: Plan, root: Path, lock: int, view: Display) -> Scheduler:
     if note:
       view.message(note)
     scheduler = LocalScheduler(plan, root, {**os.environ, **variables}, lock, view)
-    return _watched(plan, scheduler, view)
+    _watch(plan, scheduler, view)
+    return scheduler
 
 
-def _on_cluster(plan: Plan, root: Path, lock: int, view: Display) -> Scheduler:
-  """Every run as a job; the lock is about who looks."""
-  return _watched(plan, cluster.ClusterScheduler(plan, root, view), view)
-
-
-def _watched(plan: Plan, scheduler: Scheduler, view: Display) -> Scheduler:
+def _watch(plan: Plan, scheduler: Scheduler, view: Display) -> None:
   for line in display.plan_lines(plan, scheduler.jobs):
     view.message(line)
   scheduler.work()
-  return scheduler
 
 
 def _plan(options: SweepArgs) -> Plan:

@@ -137,11 +137,6 @@ class Script:
       reason = getattr(error, "strerror", None) or "no text"
       raise UserError(f"Cannot read the script {path}: {reason}.") from error
 
-  @property
-  def duration_s(self) -> float:
-    """Time of the last entry."""
-    return self._entries[-1][0] if self._entries else 0.0
-
   def poll(self, now_s: float, state: RobotState | None) -> Input:
     del state
     if self._start_s is None:

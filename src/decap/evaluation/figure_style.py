@@ -6,6 +6,11 @@ styles repeat the distinction for print.
 
 from __future__ import annotations
 
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
 COLOURS = (
   "#0072B2",
   "#D55E00",
@@ -34,3 +39,15 @@ RC = {
   "figure.constrained_layout.use": True,
 }
 """Style of all our figures, for matplotlib's `rc_context`."""
+
+
+def style(index: int) -> dict[str, Any]:
+  """How the line of a policy looks, by its place among others."""
+  colour = COLOURS[index % len(COLOURS)]
+  return {"color": colour, "ls": STYLES[index % len(STYLES)]}
+
+
+def grid(fig: Figure, rows: int, columns: int, **options: Any) -> list[list[Axes]]:
+  """Axes by row and column that share their x axis."""
+  shared: dict[str, Any] = {"sharex": True, **options}
+  return fig.subplots(rows, columns, squeeze=False, **shared).tolist()

@@ -145,13 +145,7 @@ class Layout:
 
   def to_dict(self) -> dict[str, Any]:
     """Plain data for JSON."""
-    data = asdict(self)
-    data["joint_names"] = list(self.joint_names)
-    data["action_scale"] = list(self.action_scale)
-    data["tracking_reward"] = list(self.tracking_reward)
-    data["segments"] = list(self.segments)
-    data["groups"] = {name: list(indices) for name, indices in self.groups.items()}
-    return data
+    return asdict(self)
 
   @staticmethod
   def from_dict(data: Mapping[str, Any]) -> Layout:

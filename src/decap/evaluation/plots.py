@@ -1,15 +1,12 @@
 """Figures from metrics files, trajectories and training logs.
 
-Each function takes what it plots and returns a matplotlib Figure. Colours are those of
-Okabe and Ito, which colour-blind readers can tell apart; line styles repeat the
-distinction for print.
+Each function takes what it plots and returns a matplotlib Figure.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from matplotlib import rc_context
@@ -17,7 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from decap.errors import UserError, unknown
-from decap.evaluation.figure_style import COLOURS, RC, STYLES
+from decap.evaluation.figure_style import RC, grid, style
 from decap.evaluation.layout import title
 from decap.evaluation.metrics import measure_trajectory
 from decap.evaluation.results import Result
@@ -42,7 +39,7 @@ def velocity_tracking(trajectories: Trajectories) -> Figure:
   )
   with rc_context(RC):
     fig = Figure(figsize=(8, 4.4))
-    axes = [row[0] for row in _grid(fig, 2, 1)]
+    axes = [row[0] for row in grid(fig, 2, 1)]
     for axis, (ax, name) in enumerate(zip(axes, ("forward", "lateral"), strict=True)):
       if shared:
         command = first.command[:, 0, axis]
@@ -51,7 +48,7 @@ def velocity_tracking(trajectories: Trajectories) -> Figure:
         _tracking_line(ax, trajectory, axis, i, label)
         if not shared:
           command = trajectory.command[:, 0, axis]
-          color = _style(i)["color"]
+          color = style(i)["color"]
           told = f"{label}: command"
           ax.plot(trajectory.time_s, command, color=color, lw=0.7, label=told)
       _mark_pushes(ax, first)
@@ -75,15 +72,15 @@ def response(results: Results) -> Figure:
     ):
       largest = 0.1
       for i, (label, result) in enumerate(results.items()):
-        style = _style(i)
+        looks = style(i)
         curve = result.metrics.get("response", {}).get(key)
         if curve and curve["command"]:
-          ax.plot(curve["command"], curve["mean"], label=label, **style)
+          ax.plot(curve["command"], curve["mean"], label=label, **looks)
           largest = max(largest, *map(abs, curve["command"]))
         for told in result.metrics.get("commands", {}).values():
           command, achieved = told["command"], told["velocity"]
           if command[axis] and not any(command[:axis] + command[axis + 1 :]):
-            ax.plot(command[axis], achieved[axis], "o", ms=4, color=style["color"])
+            ax.plot(command[axis], achieved[axis], "o", ms=4, color=looks["color"])
       ideal = (-largest, largest)
       ax.plot(ideal, ideal, color="#888888", lw=0.9, zorder=0)
       ax.set_xlabel(f"commanded {name}")
@@ -107,7 +104,7 @@ def traces(
     groups, limits = {"": (0,)}, {"": limits}
   with rc_context(RC):
     fig = Figure(figsize=(8, 2.1 * len(groups)))
-    axes = [row[0] for row in _grid(fig, len(groups), 1)]
+    axes = [row[0] for row in grid(fig, len(groups), 1)]
     for i, (label, trajectory) in enumerate(trajectories.items()):
       values = measure_trajectory(trajectory)[quantity][:, 0]  # [T, J] or [T]
       values = values.reshape(len(values), -1)
@@ -117,7 +114,7 @@ def traces(
       for ax, indices in zip(axes, groups.values(), strict=True):
         peak = values[start:stop, list(indices)].max(1)
         # Solid: dashes cannot be read in a line that swings at every step.
-        ax.plot(time, peak, label=label, lw=1.0, color=_style(i)["color"])
+        ax.plot(time, peak, label=label, lw=1.0, color=style(i)["color"])
     unit = f"\n({layout.unit(quantity)})" if layout.unit(quantity) else ""
     for ax, group in zip(axes, groups, strict=True):
       _limit_line(ax, limits[group], horizontal=True)
@@ -144,7 +141,7 @@ def distributions(results: Results) -> Figure:
   columns = max(map(len, sections.values()))
   with rc_context(RC):
     fig = Figure(figsize=(9, 2.3 * len(sections)))
-    axes = _grid(fig, len(sections), columns)
+    axes = grid(fig, len(sections), columns)
     for row, (group, quantities) in zip(axes, sections.items(), strict=True):
       for ax in row[len(quantities) :]:
         ax.set_visible(False)
@@ -171,15 +168,11 @@ def joint_violations(results: Results, quantity: str = "joint_vel") -> Figure:
     ax = fig.subplots()
     height = 0.8 / len(results)
     for i, (label, result) in enumerate(results.items()):
-      share = [100 * _joint(result, name)["violations"][quantity] for name in names]
+      joints = result.metrics["joints"]
+      share = [100 * joints[name]["violations"][quantity] for name in names]
       offset = (i - (len(results) - 1) / 2) * height
-      ax.barh(
-        np.arange(len(names)) + offset,
-        share,
-        height,
-        label=label,
-        color=COLOURS[i % len(COLOURS)],
-      )
+      places, colour = np.arange(len(names)) + offset, style(i)["color"]
+      ax.barh(places, share, height, label=label, color=colour)
     ax.set_yticks(range(len(names)), [name.removesuffix("_joint") for name in names])
     ax.tick_params(axis="y", labelsize=7)
     ax.invert_yaxis()
@@ -203,7 +196,7 @@ def spectra(results: Results) -> Figure:
   }
   with rc_context(RC):
     fig = Figure(figsize=(8, 2.3 * len(groups)))
-    axes = _grid(fig, len(groups), len(signals))
+    axes = grid(fig, len(groups), len(signals))
     for i, (label, result) in enumerate(results.items()):
       data = result.metrics["spectra"]
       frequency = np.array(data["frequency_hz"])[1:]
@@ -211,7 +204,7 @@ def spectra(results: Results) -> Figure:
         for s, signal in enumerate(signals):
           density = np.array(data["groups"][group][signal])[1:]
           if density.any():
-            axes[g][s].semilogy(frequency, density, label=label, **_style(i))
+            axes[g][s].semilogy(frequency, density, label=label, **style(i))
     for g, group in enumerate(groups):
       for s, name in enumerate(signals.values()):
         ax = axes[g][s]
@@ -243,13 +236,13 @@ def training_curves(runs: Mapping[str, Path], tags: Sequence[str] = ()) -> Figur
   rows = -(-len(chosen) // columns)
   with rc_context(RC):
     fig = Figure(figsize=(4.2 * columns, 2.2 * rows))
-    axes = [ax for row in _grid(fig, rows, columns) for ax in row]
+    axes = [ax for row in grid(fig, rows, columns) for ax in row]
     for ax in axes[len(chosen) :]:
       ax.set_visible(False)
     for ax, tag in zip(axes, chosen, strict=False):
       for i, (label, scalars) in enumerate(curves.items()):
         if tag in scalars:
-          ax.plot(*scalars[tag], label=label, **_style(i))
+          ax.plot(*scalars[tag], label=label, **style(i))
       ax.set_title(tag, loc="left")
       ax.set_xlabel("iteration")
     _legend(fig, axes[0])
@@ -281,22 +274,17 @@ def read_scalars(run: Path | str) -> dict[str, tuple[np.ndarray, np.ndarray]]:
   return scalars
 
 
-def _grid(fig: Figure, rows: int, columns: int) -> list[list[Axes]]:
-  """Axes by row and column that share their x axis."""
-  return fig.subplots(rows, columns, sharex=True, squeeze=False).tolist()
-
-
 def _tracking_line(
   ax: Axes, trajectory: Trajectory, axis: int, index: int, label: str
 ) -> None:
   velocity = trajectory.base_velocity[:, :, axis]
-  style = _style(index)
+  looks = style(index)
   if trajectory.protocol.get("commands") == "random":
-    ax.plot(trajectory.time_s, velocity[:, 0], label=label, **style)
+    ax.plot(trajectory.time_s, velocity[:, 0], label=label, **looks)
     return
   low, middle, high = np.quantile(velocity, [0.1, 0.5, 0.9], axis=1)
-  ax.plot(trajectory.time_s, middle, label=label, **style)
-  ax.fill_between(trajectory.time_s, low, high, color=style["color"], alpha=0.18, lw=0)
+  ax.plot(trajectory.time_s, middle, label=label, **looks)
+  ax.fill_between(trajectory.time_s, low, high, color=looks["color"], alpha=0.18, lw=0)
 
 
 def _mark_pushes(ax: Axes, trajectory: Trajectory) -> None:
@@ -316,7 +304,7 @@ def _histogram(ax: Axes, results: Results, group: str, quantity: str) -> None:
     share = counts / max(counts.sum(), 1.0)
     edges = np.linspace(0, data["largest"], len(counts) + 1)
     # What is beyond the last edge would be a spike there: it is no bin.
-    ax.stairs(share[:-1], edges[:-1], label=label, lw=1.3, **_style(i))
+    ax.stairs(share[:-1], edges[:-1], label=label, lw=1.3, **style(i))
   ax.set_yscale("log")
   ax.set_ylim(1e-6, 1)
   _limit_line(ax, 1.0, horizontal=False)
@@ -327,19 +315,10 @@ def _limit_line(ax: Axes, limit: float, *, horizontal: bool) -> None:
   draw(limit, color="#B00020", ls=(0, (5, 3)), lw=1.2, label="limit")
 
 
-def _style(index: int) -> dict[str, Any]:
-  colour = COLOURS[index % len(COLOURS)]
-  return {"color": colour, "ls": STYLES[index % len(STYLES)]}
-
-
 def _legend(fig: Figure, ax: Axes) -> None:
   handles, labels = ax.get_legend_handles_labels()
   if handles:
     fig.legend(handles, labels, loc="outside upper center", ncols=min(len(labels), 4))
-
-
-def _joint(result: Result, name: str) -> dict[str, Any]:
-  return result.metrics["joints"][name]
 
 
 def _check_quantity(quantity: str, known: Sequence[str]) -> None:

@@ -19,7 +19,7 @@ STAND = "stand"
 Act = Callable[[Mapping[str, torch.Tensor]], torch.Tensor]
 """From observation groups to actions [B, J]."""
 
-_COMPARED = ("joint_names", "default_joint_pos", "action_scale", "stiffness", "damping")
+_PER_JOINT = ("default_joint_pos", "action_scale", "stiffness", "damping")
 
 
 @dataclass
@@ -93,7 +93,7 @@ def describe_differences(
     what = f" ({', '.join(odd)})" if odd else " in another order"
     differences.append(f"its robot has {len(joints)} joints, not {len(wanted)}{what}")
   else:
-    for name in _COMPARED[1:]:
+    for name in _PER_JOINT:
       differences += _value_differences(name, joints, found[name], expected[name])
   if not math.isclose(found["control_dt_s"], expected["control_dt_s"], rel_tol=1e-6):
     differences.append(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import io
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from copy import deepcopy
 from typing import TYPE_CHECKING
 
@@ -30,10 +30,8 @@ from decap.evaluation.verdict import MAX_CORRELATION, MAX_FLIGHT
 
 if TYPE_CHECKING:
   from decap.envs.constrained_env import ConstrainedEnv, ConstrainedEnvCfg
+  from decap.evaluation.policies import Act
   from decap.robots.description import RobotDescription
-
-Act = Callable[[Mapping[str, torch.Tensor]], torch.Tensor]
-"""The deterministic policy: observation groups -> actions [B, J]."""
 
 WARMUP = 50
 SEED = 0

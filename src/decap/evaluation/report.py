@@ -6,7 +6,7 @@ import base64
 import html
 import io
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -71,7 +71,13 @@ def make_page(title: str, lead: str, sections: Sequence[str]) -> str:
 
 def tables_section(title: str, tables: Sequence[Table]) -> str:
   """A section of `make_page` with tables under one note."""
-  return _section(title, _tables(tables))
+  parts = [f'<p class="note">{html.escape(tables[0].note)}</p>']
+  parts += [
+    f"<h3>{html.escape(table.title)}</h3>"
+    f'<div class="scroll" tabindex="0">{to_html(table)}</div>'
+    for table in tables
+  ]
+  return _section(title, "\n".join(parts))
 
 
 def find_trajectories(
@@ -99,22 +105,10 @@ def _section(title: str, content: str) -> str:
   return f"<section><h2>{html.escape(title)}</h2>\n{content}\n</section>"
 
 
-def _tables(tables: Sequence[Table]) -> str:
-  parts = [f'<p class="note">{html.escape(tables[0].note)}</p>']
-  parts += [
-    f"<h3>{html.escape(table.title)}</h3>"
-    f'<div class="scroll" tabindex="0">{to_html(table)}</div>'
-    for table in tables
-  ]
-  return "\n".join(parts)
-
-
 def _playback(trajectories: Mapping[str, Trajectory]) -> str:
   clips = {name: clip(trajectory) for name, trajectory in trajectories.items()}
   shown = {name: data for name, data in clips.items() if data is not None}
-  if not shown:
-    return _missing("playback")
-  return playback_html(shown)
+  return playback_html(shown) if shown else _missing("playback")
 
 
 def _figures(
@@ -130,10 +124,10 @@ def _figures(
       "Achieved against commanded velocity; grey: all of it; lines: random commands; "
       "dots: one command throughout"
     )
-    parts.append(_figure(lambda: plots.response(results), caption))
+    parts.append(_figure(plots.response(results), caption))
   if switching:
     caption = "Velocity tracking; grey dotted lines: pushes"
-    parts.append(_figure(lambda: plots.velocity_tracking(switching), caption))
+    parts.append(_figure(plots.velocity_tracking(switching), caption))
   else:
     parts.append(_missing("figures of tracking and traces"))
   if trajectories:
@@ -141,31 +135,21 @@ def _figures(
       largest = f"Largest {title(quantity).lower()} of each group"
       name = title(quantity) if quantity in layout.scalars else largest
       caption = f"{name}; limits dashed"
-      parts.append(_figure(lambda q=quantity: plots.traces(trajectories, q), caption))
-  parts.append(
-    _figure(
-      lambda: plots.distributions(results),
-      "Distribution of each quantity against its limit, over all joint-steps",
-    )
-  )
+      parts.append(_figure(plots.traces(trajectories, quantity), caption))
+  caption = "Distribution of each quantity against its limit, over all joint-steps"
+  parts.append(_figure(plots.distributions(results), caption))
   for quantity in layout.joint_quantities:
-    parts.append(
-      _figure(
-        lambda q=quantity: plots.joint_violations(results, q),
-        f"Violations of {title(quantity).lower()} by joint",
-      )
-    )
-  parts.append(
-    _figure(lambda: plots.spectra(results), "Power spectra, mean over joints")
-  )
+    caption = f"Violations of {title(quantity).lower()} by joint"
+    parts.append(_figure(plots.joint_violations(results, quantity), caption))
+  parts.append(_figure(plots.spectra(results), "Power spectra, mean over joints"))
   if training:
-    parts.append(_figure(lambda: plots.training_curves(training), "Training curves"))
+    parts.append(_figure(plots.training_curves(training), "Training curves"))
   return f'<div class="figures">{"".join(parts)}</div>'
 
 
-def _figure(draw: Callable[[], Figure], caption: str) -> str:
+def _figure(figure: Figure, caption: str) -> str:
   buffer = io.BytesIO()
-  draw().savefig(buffer, format="svg", metadata={"Date": None})
+  figure.savefig(buffer, format="svg", metadata={"Date": None})
   data = base64.b64encode(buffer.getvalue()).decode()
   text = html.escape(caption)
   return (

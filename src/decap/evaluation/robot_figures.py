@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
-from decap.evaluation.figure_style import COLOURS, RC, STYLES
+from decap.evaluation.figure_style import RC, grid, style
 from decap.evaluation.robot_tables import Results, chosen
 from decap.evaluation.robot_walks import PAYLOAD_KG, TERRAINS
 from decap.evaluation.robustness import AXES, LABELS
@@ -27,18 +27,18 @@ def over_time(results: Sequence[Results], curve: str, payload_kg: float) -> Figu
   titles = {"torso": "torso |ω|, rad/s", "wrist_xy": "wrist |(ω_x, ω_y)|, rad/s"}
   with rc_context(RC):
     figure = Figure(figsize=(7.0, 1.3 * len(TERRAINS) + 0.6))
-    axes = _grid(figure, len(TERRAINS), 1, sharex=True, sharey=True)
-    for axis, terrain in zip(axes[:, 0], TERRAINS, strict=True):
+    axes = [row[0] for row in grid(figure, len(TERRAINS), 1, sharey=True)]
+    for axis, terrain in zip(axes, TERRAINS, strict=True):
       for index, result in enumerate(results):
         walks = chosen(result, "terrain", terrain, payload_kg)
         if walks:
           _curve(axis, walks[0], curve, result["policy"]["name"], index)
       axis.set_title(terrain, loc="left")
     load = f" with {payload_kg:g} kg" if payload_kg else ""
-    axes[len(TERRAINS) // 2, 0].set_ylabel(titles[curve] + load)
-    axes[-1, 0].set_xlabel("time, s")
-    if axes[0, 0].get_lines():
-      axes[0, 0].legend(loc="upper right", ncols=3)
+    axes[len(TERRAINS) // 2].set_ylabel(titles[curve] + load)
+    axes[-1].set_xlabel("time, s")
+    if axes[0].get_lines():
+      axes[0].legend(loc="upper right", ncols=3)
     return figure
 
 
@@ -47,27 +47,25 @@ def survival(sweeps: Sequence[dict[str, Any]]) -> Figure:
   names = list(sweeps[0]["axes"])
   with rc_context(RC):
     figure = Figure(figsize=(2.2 * len(names), 3.6))
-    axes = _grid(figure, 2, len(names), sharey="row", sharex="col")
+    axes = grid(figure, 2, len(names), sharey="row", sharex="col")
     for column, name in enumerate(names):
       for index, sweep in enumerate(sweeps):
         rows = sweep["axes"].get(name, [])
-        style = {
-          "color": COLOURS[index % len(COLOURS)],
-          "linestyle": STYLES[index % len(STYLES)],
+        looks = style(index) | {
           "marker": "o",
-          "markersize": 3,
+          "ms": 3,
           "label": sweep["policy"]["name"],
         }
         values = [row["value"] for row in rows]
         survived = [row["survived"] / sweep["repeats"] for row in rows]
-        axes[0, column].plot(values, survived, **style)
-        axes[1, column].plot(values, [row["followed"] for row in rows], **style)
-      for axis in axes[:, column]:
+        axes[0][column].plot(values, survived, **looks)
+        axes[1][column].plot(values, [row["followed"] for row in rows], **looks)
+      for axis in (axes[0][column], axes[1][column]):
         axis.axvline(AXES[name][0], color="#bbbbbb", linewidth=0.8, zorder=0)
-      axes[1, column].set_xlabel(LABELS[name])
-    axes[0, 0].set_ylabel("walks survived")
-    axes[1, 0].set_ylabel("command followed")
-    axes[0, 0].legend(loc="lower left")
+      axes[1][column].set_xlabel(LABELS[name])
+    axes[0][0].set_ylabel("walks survived")
+    axes[1][0].set_ylabel("command followed")
+    axes[0][0].legend(loc="lower left")
     return figure
 
 
@@ -85,22 +83,12 @@ def margins(sweeps: Sequence[dict[str, Any]]) -> dict[str, Figure]:
   return {"margins": survival(sweeps)}
 
 
-def _grid(figure: Figure, rows: int, columns: int, **options: Any) -> Any:
-  return figure.subplots(rows, columns, squeeze=False, **options)
-
-
 def _curve(axis, walk: dict[str, Any], curve: str, label: str, index: int) -> None:
   values = np.array(walk["over_time"][curve])
   dt = walk["seconds"] / max(1, len(values))
   width = min(len(values), max(1, round(SMOOTH_S / dt)))
   smooth = np.sqrt(np.convolve(values**2, np.ones(width) / width, mode="same"))
-  axis.plot(
-    np.arange(len(values)) * dt,
-    smooth,
-    color=COLOURS[index % len(COLOURS)],
-    linestyle=STYLES[index % len(STYLES)],
-    linewidth=1.0,
-    label=label,
-  )
+  looks = style(index)
+  axis.plot(np.arange(len(values)) * dt, smooth, lw=1.0, label=label, **looks)
   if walk["fell"]:
-    axis.plot(len(values) * dt, smooth[-1], "x", color=COLOURS[index % len(COLOURS)])
+    axis.plot(len(values) * dt, smooth[-1], "x", color=looks["color"])

@@ -29,24 +29,24 @@ PAPER_TERRAINS = ("carpet", "grass", "gravel", "slope", "inverse-slope")
 TERRAINS = ("flat", *PAPER_TERRAINS, "transitions")
 PAYLOAD_KG = 1.2
 
-IDENTICAL_WALK = Walk(
-  (
-    (1.0, 0.5, 0.0, 0.0),
-    (6.0, 0.8, 0.0, 0.0),
-    (10.0, 0.0, 0.2, 0.0),
-    (13.0, 0.4, 0.0, 0.2),
-    (16.0, -0.3, 0.0, 0.0),
-    (19.0, 0.0, 0.0, 0.0),
+PLANS = {
+  "identical": Walk(
+    (
+      (1.0, 0.5, 0.0, 0.0),
+      (6.0, 0.8, 0.0, 0.0),
+      (10.0, 0.0, 0.2, 0.0),
+      (13.0, 0.4, 0.0, 0.2),
+      (16.0, -0.3, 0.0, 0.0),
+      (19.0, 0.0, 0.0, 0.0),
+    ),
+    20.0,
   ),
-  20.0,
-)
-"""Table III: ahead, faster, sideways, in a bend, back, and stand."""
-
-TERRAIN_WALK = straight(0.5, 12.0)
-"""Table IV: straight ahead at 0.5 m/s, kept on its line by the operator."""
-
-TRANSITIONS_WALK = straight(0.5, 18.0)
-"""The same for longer: seven metres to the end of the last change of ground."""
+  "terrain": straight(0.5, 12.0),
+  "transitions": straight(0.5, 18.0),
+}
+"""Table III: ahead, faster, sideways, in a bend, back, and stand. Table IV: straight ahead,
+kept on its line by the operator; over changes of ground for longer: the last ends after
+seven metres."""
 
 Progress = Callable[[str], None]
 
@@ -65,15 +65,6 @@ class Case:
     if self.table == "identical":
       return "identical"
     return "transitions" if self.terrain == "transitions" else "terrain"
-
-
-def plans() -> dict[str, Walk]:
-  """Walks by name."""
-  return {
-    "identical": IDENTICAL_WALK,
-    "terrain": TERRAIN_WALK,
-    "transitions": TRANSITIONS_WALK,
-  }
 
 
 def cases() -> list[Case]:
@@ -103,7 +94,7 @@ def measure_policy(
   """Walk all cases with a policy; returns what its results file holds."""
   base = base or SimCfg()
   todo = [
-    WalkJob(bundle.folder, case, repeat, base, plans()[case.plan])
+    WalkJob(bundle.folder, case, repeat, base, PLANS[case.plan])
     for case in cases()
     for repeat in range(repeats)
   ]
@@ -151,7 +142,7 @@ def protocol(repeats: int, base: SimCfg) -> dict[str, Any]:
         "repeats": repeats,
         "simulation": asdict(base),
         "stops": asdict(Limits()),
-        "walks": {name: asdict(plan) for name, plan in plans().items()},
+        "walks": {name: asdict(plan) for name, plan in PLANS.items()},
       }
     )
   )

@@ -6,7 +6,7 @@ import csv
 import html
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from decap.evaluation.columns import Column
 from decap.evaluation.tables import Cell, Row, Table
@@ -37,8 +37,20 @@ def header(column: Column) -> str:
   return f"{column.title}{f' ({column.unit})' if column.unit else ''}{arrow}"
 
 
-def _has_sections(table: Table) -> bool:
-  return any(row.section for row in table.rows)
+def _leads(table: Table) -> list[str]:
+  """Heads of what names a row: its section, where there are any, and its label."""
+  sections = any(row.section for row in table.rows)
+  return [table.group, table.lead] if sections else [table.lead]
+
+
+def _rows(table: Table) -> Iterator[tuple[Row, list[str], bool]]:
+  """Rows, the section's name where one begins, and whether another ended before."""
+  last = None
+  for row in table.rows:
+    begins = row.section != last
+    section = [row.section if begins else ""] if len(_leads(table)) > 1 else []
+    yield row, section, begins and last is not None
+    last = row.section
 
 
 def to_rich(table: Table):
@@ -50,9 +62,8 @@ def to_rich(table: Table):
   out = RichTable(
     title=table.title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0)
   )
-  if _has_sections(table):
-    out.add_column(table.group, no_wrap=True)
-  out.add_column(table.lead, no_wrap=True)
+  for lead in _leads(table):
+    out.add_column(lead, no_wrap=True)
   for index, column in enumerate(table.columns):
     texts = [
       header(column),
@@ -61,9 +72,8 @@ def to_rich(table: Table):
     # A narrow terminal breaks lines between words, never within one.
     longest = max(len(word) for text in texts for word in text.split())
     out.add_column(header(column), justify="right", min_width=longest)
-  last = None
-  for row in table.rows:
-    if last is not None and row.section != last:
+  for row, section, ended in _rows(table):
+    if ended:
       out.add_section()
     texts = [
       f"[bold]{cell_text(cell, column)}[/bold]"
@@ -71,53 +81,47 @@ def to_rich(table: Table):
       else cell_text(cell, column)
       for cell, column in zip(row.cells, table.columns, strict=True)
     ]
-    lead = [row.section if row.section != last else ""] if _has_sections(table) else []
     name = row.name.replace(" [", "\n[")  # Marks on a line of their own.
-    out.add_row(*lead, escape(name), *texts)
-    last = row.section
+    out.add_row(*section, escape(name), *texts)
   return out
 
 
 def to_markdown(table: Table) -> str:
   """A GitHub-flavoured Markdown table under its title."""
-  lead = [table.group] if _has_sections(table) else []
-  head = [*lead, table.lead, *(header(column) for column in table.columns)]
-  align = ["---"] * (len(lead) + 1) + ["---:"] * len(table.columns)
-  lines = [_pipes(head), _pipes(align)]
+  leads = _leads(table)
+  align = ["---"] * len(leads) + ["---:"] * len(table.columns)
+  lines = [_pipes([*leads, *map(header, table.columns)]), _pipes(align)]
   for row in table.rows:
     texts = []
     for cell, column in zip(row.cells, table.columns, strict=True):
       text = cell_text(cell, column)
       texts.append(f"**{text}**" if cell.best else text)
-    lines.append(_pipes([*([row.section] if lead else []), row.name, *texts]))
+    lines.append(_pipes([row.section, row.name][-len(leads) :] + texts))
   head = f"**{table.title}.** {table.note}".rstrip()
   return f"{head}\n\n" + "\n".join(lines) + "\n"
 
 
 def to_latex(table: Table) -> str:
   """A LaTeX table; it needs booktabs and xcolor."""
-  lead = [table.group] if _has_sections(table) else []
-  heads = [*lead, table.lead, *(_latex(header(column)) for column in table.columns)]
+  leads = _leads(table)
+  heads = [*leads, *(_latex(header(column)) for column in table.columns)]
   lines = [
     r"\begin{table}",
     rf"\caption{{{_latex(table.title)}. {_latex(table.note)}}}",
     r"\centering",
-    rf"\begin{{tabular}}{{{'l' * (len(lead) + 1)}{'c' * len(table.columns)}}}",
+    rf"\begin{{tabular}}{{{'l' * len(leads)}{'c' * len(table.columns)}}}",
     r"\toprule",
     " & ".join(heads) + r" \\",
     r"\midrule",
   ]
-  last = None
-  for row in table.rows:
-    if last is not None and row.section != last:
+  for row, section, ended in _rows(table):
+    if ended:
       lines.append(r"\midrule")
-    section = [_latex(row.section) if row.section != last else ""] if lead else []
     cells = [
       _latex_cell(cell, column)
       for cell, column in zip(row.cells, table.columns, strict=True)
     ]
-    lines.append(" & ".join([*section, _latex(row.name), *cells]) + r" \\")
-    last = row.section
+    lines.append(" & ".join([*map(_latex, (*section, row.name)), *cells]) + r" \\")
   lines += [r"\bottomrule", r"\end{tabular}", r"\end{table}", ""]
   return "\n".join(lines)
 
@@ -144,27 +148,18 @@ def to_csv(tables: Sequence[Table]) -> str:
 
 def to_html(table: Table) -> str:
   """An HTML table without its note; the best cells are bold."""
-  lead = [table.group, table.lead] if _has_sections(table) else [table.lead]
   lines = ["<table>", "<thead><tr>"]
-  lines += [f'<th scope="col" class="lead">{text}</th>' for text in lead]
+  lines += [f'<th scope="col" class="lead">{text}</th>' for text in _leads(table)]
   lines += [f'<th scope="col">{_html_header(column)}</th>' for column in table.columns]
   lines += ["</tr></thead>", "<tbody>"]
-  last = None
-  for row in table.rows:
-    lines.append(f"<tr{_break(last, row.section)}>")
-    if len(lead) > 1:
-      group = row.section if row.section != last else ""
-      lines.append(f'<th class="lead">{html.escape(group)}</th>')
+  for row, section, ended in _rows(table):
+    lines.append('<tr class="section">' if ended else "<tr>")
+    lines += [f'<th class="lead">{html.escape(name)}</th>' for name in section]
     lines.append(f'<th scope="row" class="lead">{_html_name(row)}</th>')
     for cell, column in zip(row.cells, table.columns, strict=True):
       lines.append(_html_cell(cell, column))
     lines.append("</tr>")
-    last = row.section
   return "\n".join([*lines, "</tbody>", "</table>"])
-
-
-def _break(last: str | None, section: str) -> str:
-  return ' class="section"' if last is not None and section != last else ""
 
 
 def _html_header(column: Column) -> str:
