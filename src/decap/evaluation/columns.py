@@ -220,7 +220,7 @@ def walk(under: Path) -> tuple[Column, ...]:
 def _command(name: str) -> Column:
   # Turning on the spot is followed in yaw; there is nothing else to follow.
   what = "followed_yaw" if name.startswith("turn") else "followed"
-  return _followed(_title(name), ("commands", name), what)
+  return _followed(name[0].upper() + name[1:], ("commands", name), what)
 
 
 def _followed(title: str, under: Path, name: str = "followed") -> Column:
@@ -230,7 +230,3 @@ def _followed(title: str, under: Path, name: str = "followed") -> Column:
 
 def _share(title: str, *path: str, **options: Any) -> Column:
   return Column(title, path, factor=100.0, **options)
-
-
-def _title(name: str) -> str:
-  return name[0].upper() + name[1:].replace("_", " ")

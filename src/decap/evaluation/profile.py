@@ -158,9 +158,7 @@ def write_limits(
   write_text(path, "\n".join(lines) + "\n")
 
 
-def row_table(
-  walking: Profile, standing: Profile, limits: Limits, title: str = "Proposed limits"
-) -> Any:
+def row_table(walking: Profile, standing: Profile, limits: Limits) -> Any:
   """What was measured, what it needs to stand, and what is proposed of it."""
   shares = walking.share_above(limits)
   heads = ("Row", *(f"{100 * q:g} %" for q in QUANTILES), "standing", "limit", "above")
@@ -171,7 +169,7 @@ def row_table(
     needs = standing.quantile(row, STANDING_QUANTILE)
     texts = map(_digits, (*values, needs, _limit_of(limits, row)))
     lines.append((f"{row} ({unit})" if unit else row, *texts, f"{shares[row]:.1%}"))
-  return _table(title, heads, lines)
+  return _table("Proposed limits", heads, lines)
 
 
 def joint_tables(profile: Profile) -> list[Any]:

@@ -208,7 +208,11 @@ def make_tables(
     flat("Quantities of the whole robot", cols.scalars(layout)),
     flat("What a run cost", cols.cost()),
   ]
-  return [table for table in tables if _has_numbers(table)]
+  return [
+    table
+    for table in tables
+    if any(cell.mean is not None for row in table.rows for cell in row.cells)
+  ]
 
 
 def command_tables(result: Result) -> list[Table]:
@@ -253,10 +257,6 @@ def _segments(results: Sequence[Result]) -> dict[str, str]:
     else:
       titles[twin] += f", {title}"
   return titles
-
-
-def _has_numbers(table: Table) -> bool:
-  return any(cell.mean is not None for row in table.rows for cell in row.cells)
 
 
 # Rows.

@@ -182,7 +182,9 @@ def _expand(block: dict[str, Any], base: Path) -> list[PlannedRun]:
   choices: list[list[Any]] = [
     [(key, value) for value in values.as_list(items)] for key, items in grid.items()
   ]
-  block = {"method": "decap", "iterations": ITERATIONS, **_given(block)}
+  # An empty value is train's default.
+  given = {key: value for key, value in block.items() if value is not None}
+  block = {"method": "decap", "iterations": ITERATIONS, **given}
   choices = [_names(block, "task"), _names(block, "method"), *choices, _seeds(block)]
   limits_file = base / str(block["limits"]) if block.get("limits") else None
   start = start_of(base / str(block["init-from"])) if block.get("init-from") else {}
@@ -216,11 +218,6 @@ def with_environments(plan: Plan, num_envs: int) -> Plan:
     for run in plan.runs
   )
   return dataclasses.replace(plan, runs=runs)
-
-
-def _given(block: Mapping[str, Any]) -> dict[str, Any]:
-  """What a block says; an empty value is train's default."""
-  return {key: value for key, value in block.items() if value is not None}
 
 
 def _check_run(spec: RunSpec) -> None:
