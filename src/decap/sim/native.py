@@ -24,6 +24,7 @@ from decap.errors import UserError
 from decap.sim.native_model import native_model
 from decap.sim.threads import available_cpus, start_batch
 from decap.sim.visual_geoms import without_visual_geoms
+from decap.sim.warp import STATE_FIELDS
 
 if TYPE_CHECKING:
   from mjlab.entity.variants import VariantMetadata
@@ -54,20 +55,6 @@ _USUAL_FIELDS = (
   # Resets write the whole state through its fields.
   "qacc_warmstart",
   "eq_active",
-)
-_STATE_FIELDS = (
-  "time",
-  "qpos",
-  "qvel",
-  "act",
-  "qacc_warmstart",
-  "ctrl",
-  "qfrc_applied",
-  "xfrc_applied",
-  "eq_active",
-  "mocap_pos",
-  "mocap_quat",
-  "userdata",
 )
 _FORCE_FIELDS = ("qacc", "qfrc_actuator", "actuator_force")
 _NO_FORCES = int(
@@ -345,7 +332,7 @@ def _initial_state(
   row = np.empty(mujoco.mj_stateSize(model, spec))
   mujoco.mj_getState(model, data, row, spec)
   values: dict[str, np.ndarray | float] = {
-    name: np.array(getattr(data, name)) for name in _STATE_FIELDS
+    name: np.array(getattr(data, name)) for name in (*STATE_FIELDS, "userdata")
   }
   values |= {"sensordata": 0.0, "qacc": 0.0}
   return row.astype(np.float32).astype(np.float64), values

@@ -19,7 +19,7 @@ from decap.errors import UserError
 if TYPE_CHECKING:
   from mjlab.entity.variants import VariantMetadata
 
-_STATE_FIELDS = (
+STATE_FIELDS = (
   "time",
   "qpos",
   "qvel",
@@ -31,8 +31,6 @@ _STATE_FIELDS = (
   "eq_active",
   "mocap_pos",
   "mocap_quat",
-  "sensordata",
-  "qacc",
 )
 _INTEGRATORS = {
   mjwarp.IntegratorType.EULER: mjwarp.euler,
@@ -173,7 +171,7 @@ class WarpSimulation(Simulation):
     return {
       "fields": {
         name: getattr(self.data, name).cpu().clone()
-        for name in _STATE_FIELDS
+        for name in (*STATE_FIELDS, "sensordata", "qacc")
         if getattr(self.wp_data, name).size
       },
       "qvel_prev": self.qvel_prev.cpu().clone(),
