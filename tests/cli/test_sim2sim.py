@@ -6,11 +6,11 @@ import sys
 import numpy as np
 import pytest
 
-from decap.cli import checks, main
+from decap.cli import checks, main, sim2sim
 from decap.cli.sim2sim import terrain_list
 from decap.deploy import looks
 from decap.errors import UserError
-from decap.evaluation import robot_walks
+from decap.evaluation import robot_walks, robustness
 from tests.deploy.robots import POLICY
 
 
@@ -131,6 +131,33 @@ def test_table_writes_results_tables_and_figures(capsys, tmp_path, monkeypatch):
   assert main([*words, "--reuse"]) == 0
   assert f"| {POLICY.name} | none |" in (tmp_path / "tables.md").read_text()
   assert (tmp_path / f"{POLICY.name}.json").stat().st_mtime_ns == before
+
+
+def test_a_sweep_takes_what_is_there_of_the_same_policy(capsys, tmp_path, monkeypatch):
+  stored = tmp_path / f"{POLICY.name}-sweep.json"
+  policy = json.loads((POLICY / "policy.json").read_text())
+  swept = []
+
+  def sweep_policy(bundle, repeats, jobs, progress):
+    swept.append(bundle.folder.name)
+    return {"policy": {"name": "new"}, "repeats": repeats, "axes": {}, "margins": {}}
+
+  monkeypatch.setattr(robustness, "sweep_policy", sweep_policy)
+  monkeypatch.setattr(robustness, "margin_table", lambda sweeps: [str(sweeps)])
+  monkeypatch.setattr(sim2sim, "_draw", lambda *_: None)
+  words = ["sim2sim", "sweep", str(POLICY), "--repeats", "3", "--out", str(tmp_path)]
+  for sha, repeats, more, again in (
+    (policy["onnx_sha256"], 3, ["--reuse"], False),
+    (policy["onnx_sha256"], 3, [], True),
+    (policy["onnx_sha256"], 2, ["--reuse"], True),
+    ("another", 3, ["--reuse"], True),
+  ):
+    old = {"policy": {"name": "old", "onnx_sha256": sha}, "repeats": repeats}
+    stored.write_text(json.dumps({**old, "axes": {}, "margins": {}}))
+    swept.clear()
+    assert main([*words, *more]) == 0
+    assert bool(swept) is again
+    assert ("'old'" in (tmp_path / "margins.md").read_text()) is not again
 
 
 def test_every_terrain_and_ground_is_listed_with_its_parameters():

@@ -238,13 +238,19 @@ def _margins(bundles: list[Any], folder: Path) -> str:
 
   sweeps = []
   for bundle in bundles:
-    path = folder / f"{bundle.folder.name}-sweep.json"
-    sweep = json.loads(path.read_text()) if path.is_file() else {"policy": {}}
-    if sweep["policy"].get("onnx_sha256") == bundle.info["onnx_sha256"]:
+    if sweep := _stored_sweep(folder, bundle):
       sweeps.append(sweep)
   if not sweeps:
     return ""
   return "\n".join(["\n## Margins", "", *robustness.margin_table(sweeps), ""])
+
+
+def _stored_sweep(folder: Path, bundle: Any) -> dict[str, Any] | None:
+  """What an earlier sweep of this very policy found."""
+  path = folder / f"{bundle.folder.name}-sweep.json"
+  sweep = json.loads(path.read_text()) if path.is_file() else {"policy": {}}
+  same = sweep["policy"].get("onnx_sha256") == bundle.info["onnx_sha256"]
+  return sweep if same else None
 
 
 def _sweep(bundles: list[Any], cfg: Any, options: MeasureArgs) -> None:
@@ -255,6 +261,10 @@ def _sweep(bundles: list[Any], cfg: Any, options: MeasureArgs) -> None:
   sweeps = []
   for bundle in bundles:
     path = folder / f"{bundle.folder.name}-sweep.json"
+    old = _stored_sweep(folder, bundle) if options.reuse else None
+    if old and old["repeats"] == options.repeats:
+      sweeps.append(old)
+      continue
     sweeps.append(
       robustness.sweep_policy(bundle, options.repeats, jobs=options.jobs, progress=_say)
     )
@@ -269,10 +279,14 @@ def _sweep(bundles: list[Any], cfg: Any, options: MeasureArgs) -> None:
 def _fidelity(bundles: list[Any], cfg: Any, options: MeasureArgs) -> None:
   del cfg  # Without noise and delay, as training's own play variant.
   machine.check_installed("mjlab", "'decap sim2sim fidelity'")
+  from decap.cli.terminal import quiet_libraries
   from decap.evaluation import fidelity
 
-  folder = Path(options.out)
-  found = [fidelity.compare(bundle) for bundle in bundles]
+  folder, found = Path(options.out), []
+  for bundle in bundles:
+    print(f"{bundle.folder.name}: the same walks in both simulators …", flush=True)
+    with quiet_libraries():
+      found.append(fidelity.compare(bundle))
   write_text(folder / "fidelity.json", json.dumps(found, indent=1) + "\n")
   text = "\n".join(["# Fidelity", "", *fidelity.fidelity_table(found), ""])
   write_text(folder / "fidelity.md", text)
