@@ -211,7 +211,7 @@ def test_the_notebook_walks_and_judges():
   assert all(trace.distance() > 0.7 for trace in names["traces"].values())
   printed = "".join(kept["cells"][-1]["outputs"][0]["text"])
   calm, rough = map(float, re.findall(r"mean δ (\S+)", printed))
-  assert calm < 0.1 < rough
+  assert calm < 0.02 and rough > 0.05
   assert np.isfinite([calm, rough]).all()
 
 
