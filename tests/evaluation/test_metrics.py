@@ -101,6 +101,26 @@ def sample(action=(0, 0, 0), vel=(0, 0, 0), torque=(0, 0, 0), fell=False, **chan
   return Sample(**values | changes)
 
 
+def test_tracking_errors_by_hand():
+  """Two steps; told to stand, the robot moves by 0.3, 0.4 m/s and 0.2 rad/s, then not."""
+  metrics = Metrics(LAYOUT, rollouts=1, envs=1, warmup=0)
+  metrics.add(sample(base_velocity=torch.tensor([[0.3, -0.4, 0.2]])))
+  metrics.add(sample())
+  found = {k: v["mean"] for k, v in metrics.result()["tracking"].items()}
+  assert found["error_x"] == pytest.approx(0.15)
+  assert found["error_y"] == pytest.approx(0.2)
+  assert found["error_xy"] == pytest.approx(0.25)
+  assert found["error_yaw"] == pytest.approx(0.1)
+  assert found["mae_xy"] == pytest.approx(0.175)
+
+
+def test_the_jitter_of_a_group_is_its_joints_share_above_five_hertz():
+  metrics = Metrics(LAYOUT, rollouts=1, envs=1, warmup=0)
+  power = torch.tensor([[1.0, 2.0, 3.0], [1.0, 2.0, 9.0]])
+  found = metrics._jitter(torch.tensor([1.0, 10.0]), power)
+  assert found == {"upper": pytest.approx(9 / 12), "lower": pytest.approx(3 / 6)}
+
+
 def test_values_by_hand():
   """Two steps of one environment; the first has no action rate and no 20 ms change."""
   metrics = Metrics(LAYOUT, rollouts=1, envs=1, warmup=0)
