@@ -188,8 +188,8 @@ def test_interfaces_and_libraries_that_are_not_there(tmp_path, monkeypatch):
     dds.Participant("eth9", 1)
   monkeypatch.setenv(dds.LIBRARY_VARIABLE, str(tmp_path / "no.so"))
   with pytest.raises(UserError, match="DECAP_LIBDDSC names .* which is no file"):
-    dds.library_path()
+    dds.find_shared_object()
   monkeypatch.delenv(dds.LIBRARY_VARIABLE)
   monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
   with pytest.raises(UserError, match=r"pip install 'decap\[robot\]'"):
-    dds.library_path()
+    dds.find_shared_object()

@@ -76,7 +76,7 @@ class _SampleInfo(ctypes.Structure):
   ]
 
 
-def library_path() -> Path:
+def find_shared_object() -> Path:
   """The libddsc to use, without loading it."""
   chosen = os.environ.get(LIBRARY_VARIABLE)
   if chosen:
@@ -99,7 +99,7 @@ def library_path() -> Path:
 
 @lru_cache(maxsize=1)
 def _library() -> ctypes.CDLL:
-  path = library_path()
+  path = find_shared_object()
   if VERSION not in path.read_bytes() + str(path.resolve()).encode():
     raise UserError(
       f"{path} is not Cyclone DDS 0.10: other versions can crash the robot's side."
