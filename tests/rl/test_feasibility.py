@@ -141,7 +141,7 @@ def achieving(
   ],
 )
 def test_the_budget_moves_by_what_robots_achieve(progress, factor):
-  cfg = FeasibilityCfg(budget=0.1, rate=0.1, quantile=None)
+  cfg = FeasibilityCfg(budget=0.1, rate=0.1, quantile=None, target=0.9, keep=0.95)
   aid = Feasibility(cfg, composition())
   aid.between_iterations(progress)
   assert float(aid.budget) == pytest.approx(0.1 * factor, rel=1e-4)

@@ -56,12 +56,12 @@ class FeasibilityCfg:
   budget: float = 0.005
   """Largest mean termination probability over the population, at first; its inverse is
   the horizon in steps that violations leave."""
-  budget_range: tuple[float, float] = (1e-3, 1.0)
+  budget_range: tuple[float, float] = (4e-4, 1.0)
   """What the budget may become."""
-  target: float | None = 0.9
+  target: float | None = 0.95
   """The share of every command, and of staying upright, that robots should achieve: the
   budget grows above it and shrinks below. None: the budget stays."""
-  keep: float = 0.95
+  keep: float = 0.97
   """Where less was ever achieved, this share of the best is the target."""
   tolerance: float = 0.05
   """Distance from the target at which the budget moves at its full rate."""
