@@ -60,6 +60,29 @@ def test_overhead_and_speed_up():
   assert "speed_up" not in scaling.summary([rows[0], broken])
 
 
+def test_the_ceiling_is_two_that_know_nothing_of_each_other():
+  found = row("two", 1.0, 0.6, processes=2, apart_s=1.1, halves_s=0.55)
+  plain = row("one", 1.0, 1.0, alone_share=0.0)
+  # Two do in 1.1 s what one does twice in 2 s; halves are a whole in 0.55 s.
+  assert scaling.with_ratios([found])[0]["ceiling"] == pytest.approx(2.0 / 1.1)
+  told = scaling.summary([plain, found])
+  assert told["ceiling"] == pytest.approx(2.0 / 1.1)
+  assert told["speed_up_without_reductions"] == pytest.approx(1.0 / 0.55)
+  assert "do 1.82 × the work of one; with half" in scaling.notes([plain, found])[2]
+  assert "ceiling" not in scaling.summary([plain])
+
+
+def test_overhead_is_that_of_pairs_of_turns():
+  # A machine that grows slower slows both down; the first pair does not count.
+  turns = {"alone": [1.0, 1.0, 2.0, 4.0], "together": [9.0, 1.01, 2.04, 4.12]}
+  found = scaling.summary([row("one", 2.0, 2.04, turns_s=turns)])
+  assert found["overhead"] == pytest.approx(0.02)
+  # 1, 2 and 3 %: a deviation of 1 %, of three.
+  assert found["overhead_error"] == pytest.approx(0.01 / 3**0.5)
+  notes = scaling.notes([row("one", 2.0, 2.04, turns_s=turns)])
+  assert notes[0].startswith("One process in a group of one: +2.00% of time (± 0.58%)")
+
+
 def test_environments_must_divide():
   with pytest.raises(UserError, match="7 environments cannot be shared by 2"):
     next(scaling.measure(Settings("g1-flat", 7, "cpu", 1.0, ("two",))))
@@ -77,6 +100,9 @@ def test_both_cases_are_measured():
     assert max(map(int, found["reductions"])) > 1_000_000
     assert found["reductions"][str(29 * 4)] >= 20
     assert 0.0 <= found["alone_share"] < found["share"] < 0.5
+    assert {len(t) for t in found["turns_s"].values()} == {found["turns"]}
+  assert set(one["turns_s"]) == {"alone", "together"}
+  assert set(two["turns_s"]) == {"alone", "together", "apart", "halves"}
 
 
 @pytest.mark.gpu

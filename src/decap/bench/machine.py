@@ -31,6 +31,16 @@ def describe_machine() -> dict[str, object]:
   }
 
 
+def physical_cores(cpus: Path = Path("/sys/devices/system/cpu")) -> list[int]:
+  """One processor of each core that this process may use; of two threads, the first."""
+  first: dict[str, int] = {}
+  for cpu in sorted(os.sched_getaffinity(0)):
+    siblings = cpus / f"cpu{cpu}" / "topology" / "thread_siblings_list"
+    core = siblings.read_text().strip() if siblings.exists() else str(cpu)
+    first.setdefault(core, cpu)
+  return list(first.values())
+
+
 def _processor() -> str:
   cpuinfo = Path("/proc/cpuinfo")
   if cpuinfo.exists():

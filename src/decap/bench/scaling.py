@@ -8,7 +8,9 @@ numbers, and all that differs is the distributed code path.
 from __future__ import annotations
 
 import json
+import math
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -72,6 +74,7 @@ def with_ratios(rows: Sequence[Row]) -> list[Row]:
       continue
     derived = {
       "speed_up": row["alone_s"] / row["together_s"],
+      "ceiling": _ceiling(row),
       "steps_per_s": row["steps"] / row["together_s"],
       "count": sum(row["reductions"].values()),
       "megabytes": sum(int(b) * n for b, n in row["reductions"].items()) / 1e6,
@@ -80,18 +83,39 @@ def with_ratios(rows: Sequence[Row]) -> list[Row]:
   return out
 
 
+def _ceiling(row: Row) -> float | None:
+  """How much faster processes are that know nothing of each other: the machine's best."""
+  apart = row.get("apart_s")
+  return row["processes"] * row["alone_s"] / apart if apart else None
+
+
+def _overhead(alone: Sequence[float], together: Sequence[float]) -> tuple[float, float]:
+  """Median over turns of what the group adds, and the standard error.
+
+  Turns are compared in pairs, since both ways train alike and at nearly the same time.
+  The first pair fills caches.
+  """
+  ratios = [t / a - 1.0 for a, t in zip(alone[1:], together[1:], strict=True)]
+  return statistics.median(ratios), statistics.stdev(ratios) / math.sqrt(len(ratios))
+
+
 def summary(rows: Sequence[Row]) -> dict[str, Any]:
   """Overhead of one process, speed-up of two, and the model that follows."""
   found = {row["case"]: row for row in with_ratios(rows) if not row.get("error")}
   out: dict[str, Any] = {}
   if one := found.get("one"):
     out["overhead"] = one["together_s"] / one["alone_s"] - 1.0
+    if turns := one.get("turns_s"):
+      out["overhead"], out["overhead_error"] = _overhead(**turns)
     if one["share"] is not None:
       # Counted within iterations, so that others on the machine do not matter.
       out["share_of_reductions"] = one["share"]
       out["share_without_group"] = one["alone_share"]
   if two := found.get("two"):
     out["speed_up"] = two["speed_up"]
+    if two.get("apart_s"):
+      out["ceiling"] = two["ceiling"]
+      out["speed_up_without_reductions"] = two["alone_s"] / two["halves_s"]
     if two["alone_cpu_s"]:
       out["speed_up_by_cpu_time"] = two["alone_cpu_s"] / two["together_cpu_s"]
   if found:
@@ -108,6 +132,8 @@ def notes(rows: Sequence[Row]) -> list[str]:
   if "overhead" in found:
     share = found.get("share_of_reductions")
     text = f"One process in a group of one: {found['overhead']:+.2%} of time"
+    if "overhead_error" in found:
+      text += f" (± {found['overhead_error']:.2%})"
     if share is not None:
       text += f"; reductions take {share:.2%} of processor time, and without a group "
       text += f"{found['share_without_group']:.3%}"
@@ -117,6 +143,12 @@ def notes(rows: Sequence[Row]) -> list[str]:
     by_cpu = f" ({cpu:.2f} × by processor time, waiting aside)" if cpu else ""
     text = f"Two processes on two cores: {found['speed_up']:.2f} × one on one core"
     lines.append(text + by_cpu)
+  if "ceiling" in found:
+    lines.append(
+      f"The ceiling: two trainings at once that know nothing of each other do "
+      f"{found['ceiling']:.2f} × the work of one; with half of the environments each, "
+      f"{found['speed_up_without_reductions']:.2f} ×"
+    )
   return lines + (model.lines(found["model"]) if "model" in found else [])
 
 
@@ -127,6 +159,7 @@ BENCHMARK = Benchmark(
   columns=(
     ReportColumn("steps_per_s", "training, steps/s", "{:,.0f}"),
     ReportColumn("speed_up", "× alone", "{:.2f}"),
+    ReportColumn("ceiling", "at most", "{:.2f}"),
     ReportColumn("count", "reductions", "{}"),
     ReportColumn("megabytes", "MB", "{:.1f}"),
     ReportColumn("turns", "turns", "{}"),

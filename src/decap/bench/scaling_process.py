@@ -22,6 +22,7 @@ from torch import distributed as dist
 
 from decap import collective
 from decap.bench.cases import WARM_UP, configure_torch, quiet
+from decap.bench.machine import physical_cores
 from decap.envs.constrained_env import ConstrainedEnv
 from decap.rl.display import Stopwatch
 from decap.rl.runner import Runner
@@ -32,43 +33,68 @@ REDUCTIONS = ("maximum", "total", "mean", "average_gradients")
 GPU_ITERATIONS = 8
 """Of a turn on a GPU, which records its graphs anew."""
 
+Turn = tuple[float, float]
+"""Seconds and processor seconds per iteration."""
+
 
 def main(task: str, num_envs: int, device: str, seconds: float, file: str) -> None:
-  """Both ways in turns, and the medians."""
+  """All ways in turns, and the medians."""
   device = _own_part(device)
   dist.init_process_group("gloo" if device == "cpu" else "nccl")
   first, world = dist.get_rank() == 0, dist.get_world_size()
   together = _runner(task, num_envs // world, device)
   with collective.paused():
-    alone = _runner(task, num_envs, device) if first else None
-    alone_share = _share_of_reductions(alone) if alone and device == "cpu" else None
+    alone = _runner(task, num_envs, device)
+    alone_share = _share_of_reductions(alone) if first and device == "cpu" else None
   with collective.counted() as sizes:
     # Eagerly, also on a GPU: a replay calls nothing that could be counted.
     _iterate(together)
   share = _share_of_reductions(together) if device == "cpu" else None
-  turns: dict[str, list[tuple[float, float]]] = {"alone": [], "together": []}
-  end = time.monotonic() + seconds
-  go_on = True
-  while go_on:
-    # In this order and in the other: what drifts is in both.
-    for name in ("alone", "together", "together", "alone"):
-      dist.barrier()
-      if name == "together":
-        turns[name].append(_turn(together))
-      elif alone is not None:
-        with collective.paused():
-          turns[name].append(_turn(alone))
-    enough = len(turns["together"]) >= MIN_TURNS and time.monotonic() >= end
-    go_on = bool(collective.maximum(torch.tensor(float(not enough), device=device)))
+  runners = {"alone": alone, "together": together}
+  if world > 1:
+    with collective.paused():
+      runners |= {"apart": alone, "halves": _runner(task, num_envs // world, device)}
+  turns = _take_turns(runners, seconds)
   if first:
     result = _result(turns, sizes, together, device, world)
     Path(file).write_text(
       json.dumps({**result, "share": share, "alone_share": alone_share})
     )
   # Recorded graphs hold on to NCCL, and go first.
-  del together, alone
+  del together, alone, runners
   gc.collect()
   dist.destroy_process_group()
+
+
+def _take_turns(runners: dict[str, Runner], seconds: float) -> dict[str, list[Turn]]:
+  """Measure each way again and again until the time is up.
+
+  Only the first process trains ``alone``. In a turn ``apart`` every process does, at the
+  same time and knowing nothing of the others: what the machine can give at most. In
+  ``halves`` each has its share of the environments but reduces nothing.
+  """
+  turns: dict[str, list[Turn]] = {name: [] for name in runners}
+  end = time.monotonic() + seconds
+  go_on = True
+  while go_on:
+    # In this order and in the other: what drifts is in all.
+    for name in (*runners, *reversed(runners)):
+      dist.barrier()
+      turn = (0.0, 0.0)
+      with contextlib.nullcontext() if name == "together" else collective.paused():
+        if name != "alone" or dist.get_rank() == 0:
+          turn = _turn(runners[name])
+      # That of the slowest process, for which the others would wait.
+      slowest = collective.maximum(torch.tensor(turn, device=_device(runners)))
+      turns[name].append((float(slowest[0]), float(slowest[1])))
+    enough = len(turns["together"]) >= MIN_TURNS and time.monotonic() >= end
+    more = torch.tensor(float(not enough), device=_device(runners))
+    go_on = bool(collective.maximum(more))
+  return turns
+
+
+def _device(runners: dict[str, Runner]) -> str:
+  return runners["together"].device
 
 
 def _own_part(device: str) -> str:
@@ -78,7 +104,7 @@ def _own_part(device: str) -> str:
   if device != "cpu":
     torch.cuda.set_device(local)
     return f"cuda:{local}"
-  cores = sorted(os.sched_getaffinity(0))
+  cores = physical_cores()
   os.sched_setaffinity(0, {cores[local % len(cores)]})
   return device
 
@@ -130,8 +156,7 @@ def _share_of_reductions(runner: Runner) -> float:
       setattr(collective, name, reduction)
 
 
-def _turn(runner: Runner) -> tuple[float, float]:
-  """Seconds and processor seconds per iteration."""
+def _turn(runner: Runner) -> Turn:
   count = GPU_ITERATIONS if runner.graphs else 1
   with runner.graphs.stream() if runner.graphs else contextlib.nullcontext():
     for _ in range(WARM_UP if runner.graphs else 0):
@@ -140,13 +165,11 @@ def _turn(runner: Runner) -> tuple[float, float]:
     for _ in range(count):
       _iterate(runner)
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-  # Of processor time, that of the busiest process.
-  most = collective.maximum(torch.tensor(cpu, device=runner.device))
-  return wall / count, float(most) / count
+  return wall / count, cpu / count
 
 
 def _result(
-  turns: dict[str, list[tuple[float, float]]],
+  turns: dict[str, list[Turn]],
   sizes: list[int],
   together: Runner,
   device: str,
@@ -162,10 +185,9 @@ def _result(
     "device": device,
     "turns": len(turns["together"]),
     "steps": together.env.num_envs * world * together.cfg.num_steps_per_env,
-    "alone_s": times["alone"][0],
-    "together_s": times["together"][0],
-    "alone_cpu_s": None if on_gpu else times["alone"][1],
-    "together_cpu_s": None if on_gpu else times["together"][1],
+    **{f"{name}_s": wall for name, (wall, _) in times.items()},
+    **{f"{name}_cpu_s": None if on_gpu else cpu for name, (_, cpu) in times.items()},
+    "turns_s": {name: [wall for wall, _ in found] for name, found in turns.items()},
     "reductions": {str(size): n for size, n in sorted(Counter(sizes).items())},
   }
 
