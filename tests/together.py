@@ -5,12 +5,15 @@ Run as ``together.py FILE`` by torchrun; by itself, it learns from the whole.
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import sys
+from typing import Any
 
 import torch
 from torch import distributed as dist
 
+from decap import collective
 from decap.constraints import BodyGroupCfg
 from decap.constraints.composition import Composition
 from decap.rl.build import build_algorithm
@@ -39,7 +42,11 @@ def main(file: str) -> None:
     feasibility=FeasibilityCfg(quantile=None),
   )
   costs = LagrangianCfg(num_learning_epochs=2, num_mini_batches=1)
-  results = {"decap": learn(decap, part), "lagrangian": learn(costs, part)}
+  annealed = dataclasses.replace(decap, feasibility=FeasibilityCfg(quantile=0.7))
+  methods = {"decap": decap, "annealed": annealed, "lagrangian": costs}
+  results: dict[str, Any] = {name: learn(cfg, part) for name, cfg in methods.items()}
+  values = {f"{m} {n}": v.tolist() for m, r in results.items() for n, v in r.items()}
+  results["differ"] = collective.differences(values)
   if rank == 0:
     torch.save(results, file)
   if world > 1:
@@ -90,13 +97,13 @@ def learn(cfg: PpoCfg, part: slice) -> dict[str, torch.Tensor]:
     alg.compute_returns({"actor": obs["actor"][part]})
     alg.update()
     alg.between_iterations(0.5)
-  out = {"scale": composition.scale.value, "achieved": alg.progress.achieved}
+  out = {"largest": composition.scale.value, "achieved": alg.progress.achieved}
   out["normaliser"] = alg.actor.obs_normalizer.mean  # ty: ignore
   out["count"] = alg.actor.obs_normalizer.count  # ty: ignore
   parameters = [p for net in alg.networks.values() for p in net.parameters()]
   out["weights"] = torch.cat([p.detach().flatten() for p in parameters])
   if aid:
-    out["mean"] = aid.mean
+    out |= aid.state_dict()
   if hasattr(alg, "multipliers"):
     out["multipliers"], out["cost_rates"] = alg.multipliers, alg.cost_rates
   return out

@@ -72,16 +72,16 @@ def mean(values: Tensor) -> Tensor:
   return total(values) / size() if active() else values
 
 
-def average_gradients(parameters: Iterable[Tensor]) -> None:
-  """Mean of all gradients over processes, in place and in one reduction."""
+def average(tensors: Iterable[Tensor]) -> None:
+  """Mean over processes of each tensor, in place, in one reduction for all."""
   if not active():
     return
-  gradients = [p.grad for p in parameters if p.grad is not None]
-  flat = torch.cat([g.flatten() for g in gradients])
+  tensors = list(tensors)
+  flat = torch.cat([tensor.flatten() for tensor in tensors])
   _reduce(flat, dist.ReduceOp.SUM)
-  parts = flat.split([g.numel() for g in gradients])
-  for gradient, part in zip(gradients, parts, strict=True):
-    torch.div(part.view_as(gradient), size(), out=gradient)
+  parts = flat.split([tensor.numel() for tensor in tensors])
+  for tensor, part in zip(tensors, parts, strict=True):
+    torch.div(part.view_as(tensor), size(), out=tensor)
 
 
 def share(tensors: Iterable[Tensor]) -> None:

@@ -292,13 +292,32 @@ def test_more_mini_batches_than_samples_are_refused(agent):
 def test_gradients_are_averaged_before_they_are_used(agent, monkeypatch):
   """Processes whose mean gradient is zero learn nothing."""
 
-  def cancel(parameters):
-    for parameter in parameters:
-      parameter.grad.zero_()
+  def cancel(tensors):
+    for tensor in tensors:
+      tensor.zero_()
 
-  monkeypatch.setattr(collective, "average_gradients", cancel)
+  monkeypatch.setattr(collective, "average", cancel)
   alg = agent.build()
   agent.rollout(alg)
   before = agent.weights(alg)
   alg.update()
   assert torch.equal(agent.weights(alg), before)
+
+
+def test_the_learning_rate_follows_the_divergence_of_all(agent, monkeypatch):
+  """One process alone would be far from what it wants; in the mean all are."""
+  heard = []
+
+  def of_all(tensors):
+    tensors[0].fill_(1.0)  # A large divergence of each action.
+
+  monkeypatch.setattr(collective, "average", of_all)
+  alg = agent.build(PpoCfg(schedule="adaptive", num_learning_epochs=1))
+  monkeypatch.setattr(
+    alg.optimizer, "step", lambda: heard.append(float(alg.learning_rate))
+  )
+  agent.rollout(alg)
+  rate = float(alg.learning_rate)
+  alg.update()
+  # Slower at once: the step of the same mini-batch already takes the new rate.
+  assert heard[0] == pytest.approx(rate / 1.5)

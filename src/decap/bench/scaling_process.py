@@ -29,7 +29,7 @@ from decap.rl.runner import Runner
 from decap.runs import RunSpec, build_configs
 
 MIN_TURNS = 4
-REDUCTIONS = ("maximum", "total", "mean", "average_gradients")
+REDUCTIONS = ("maximum", "total", "mean", "average")
 GPU_ITERATIONS = 8
 """Of a turn on a GPU, which records its graphs anew."""
 

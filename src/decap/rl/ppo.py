@@ -199,17 +199,16 @@ class PPO(rsl_rl.algorithms.PPO):
       kl = gaussian.kl_divergence(
         batch.mean, self._old_std, evaluation.mean, evaluation.std
       )  # [A]
-      kl = collective.mean(kl)
-      self.adapt_learning_rate(kl.sum())
     by_name = self.losses(batch, evaluation)
     terms = torch.stack([by_name[name] for name in self._loss_names])
     # Freed, so that backward writes gradients instead of adding them to zeros; those of
     # a recorded update live in the recording's own memory.
     self.optimizer.zero_grad()
     (terms * self._loss_weights).sum().backward()
-    collective.average_gradients(
-      p for net in self.networks.values() for p in net.parameters()
-    )
+    parameters = [p for net in self.networks.values() for p in net.parameters()]
+    # The divergence goes along: its rate is for the step below.
+    collective.average([kl, *(p.grad for p in parameters if p.grad is not None)])
+    self.adapt_learning_rate(kl.sum())
     for net in self.networks.values():
       nn.utils.clip_grad_norm_(net.parameters(), self.max_grad_norm)
     self.optimizer.step()
