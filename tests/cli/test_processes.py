@@ -11,8 +11,13 @@ from pathlib import Path
 import pytest
 
 from decap.cli import main
+from decap.cli import training as training_of
+from decap.rl import checkpoint, checkpoint_files
 
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+needs_two_cores = pytest.mark.skipif(
+  len(os.sched_getaffinity(0)) < 2, reason="needs two cores"
+)
 TRAIN = ["train", "--task", "g1-flat", "--device", "cpu", "--iterations", "3"]
 
 
@@ -46,6 +51,35 @@ def test_a_run_that_another_machine_does_not_see_is_named(monkeypatch, capsys):
   assert "a disk that they share" in error
 
 
+def test_a_damaged_checkpoint_that_another_process_put_aside_is_passed_over(tmp_path):
+  """Both read the same folder at the same time, and must go on from the same file."""
+  found = tmp_path / "checkpoints"
+  found.mkdir()
+  for iteration in (5, 10):
+    checkpoint.save(checkpoint_files.path_for(tmp_path, iteration), {})
+  last = checkpoint_files.path_for(tmp_path, 10)
+  last.write_bytes(b"half of a file")
+  older = checkpoint_files.path_for(tmp_path, 5)
+  assert training_of._readable(tmp_path, last) == older
+  assert last.with_name("model_10.pt.damaged").exists() and not last.exists()
+  assert training_of._readable(tmp_path, last) == older
+
+
+@pytest.mark.slow
+@needs_two_cores
+def test_a_nan_ends_all_with_one_sentence(tmp_path):
+  command = [sys.executable, "-m", "decap", *TRAIN, "--num-envs", "4", "--gpus", "2"]
+  command += ["--agent.algorithm.schedule", "fixed"]
+  command += ["--agent.algorithm.learning-rate", "1e30"]
+  done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+  assert done.returncode not in (0, 130)
+  assert done.stderr.count("Training diverged in iteration 1: not finite are") == 1
+  assert "Traceback" not in done.stderr
+  assert (
+    "Building 2 environments of g1-flat on cpu in each of 2 processes" in done.stdout
+  )
+
+
 @pytest.fixture
 def training(tmp_path):
   """Two processes that are at work, started as a user does; and their screen."""
@@ -76,7 +110,7 @@ def _last(folder: Path) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
+@needs_two_cores
 def test_ctrl_c_saves_all_and_exits_like_one_process(training, tmp_path):
   process, screen = training
   process.send_signal(signal.SIGINT)
@@ -87,7 +121,7 @@ def test_ctrl_c_saves_all_and_exits_like_one_process(training, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
+@needs_two_cores
 def test_a_killed_process_ends_all_and_one_process_goes_on(training, tmp_path):
   process, screen = training
   for path in Path("/proc").glob("[0-9]*"):

@@ -11,6 +11,7 @@ import os
 import platform
 import signal
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -152,6 +153,11 @@ def joined(device: str, spec: RunSpec) -> Iterator[tuple[str, RunSpec, int]]:
     # The first still writes; torchrun takes an end after Ctrl-C for a failure of all.
     dist.barrier()
     ended = True
+  except UserError:
+    if not is_first():
+      # What goes wrong in all is said by the first; torchrun then ends this process.
+      time.sleep(LEAVE_S)
+    raise
   except RuntimeError as error:
     if "gloo" in str(error).lower() or isinstance(error, dist.DistError):
       raise UserError(f"Another process has ended; {GO_ON}") from error

@@ -120,9 +120,10 @@ def _checked_configs(
   env_cfg, agent_cfg = build_configs(spec)
   checks.check_torch_device(device)
   checks.check_gpu_memory(env_cfg.scene.num_envs, device)
+  number, where = processes.count(), f"{spec.task} on {device}"
+  each = f" in each of {number} processes" if number > 1 else ""
   print(
-    f"Building {env_cfg.scene.num_envs} environments of {spec.task} on {device} …",
-    flush=True,
+    f"Building {env_cfg.scene.num_envs} environments of {where}{each} …", flush=True
   )
   return env_cfg, agent_cfg
 
@@ -155,7 +156,8 @@ def _readable(folder: Path, path: Path) -> Path:
   except UserError as error:
     if not older:
       raise
-    path.rename(path.with_name(f"{path.name}.damaged"))
+    with contextlib.suppress(FileNotFoundError):  # Another process was faster.
+      path.rename(path.with_name(f"{path.name}.damaged"))
     print(f"{str(error).removesuffix('.')}; going on from {older[-1].name}.")
     return _readable(folder, older[-1])
   return path
