@@ -81,7 +81,8 @@ def test_states_are_read_from_the_vendor_s_layout():
   first = 5 + 14
   for slot in range(35):
     start = first + 15 * slot
-    values[start : start + 8] = 1, slot, 100 + slot, 0, -slot, 30, slot, 48
+    values[start : start + 8] = 1, slot, 100 + slot, 7 * slot, -slot, 30, slot, 48
+  values[15:18] = 7, 8, 9  # roll, pitch, yaw
   values[-45:-5] = range(40)
   data = struct.pack(STATE, *values)
   data = data[:-4] + struct.pack("<I", _reference_crc(data))
@@ -89,7 +90,10 @@ def test_states_are_read_from_the_vendor_s_layout():
   slots = np.array(g1_motors(23).slots)
   np.testing.assert_array_equal(state.q, slots)
   np.testing.assert_array_equal(state.dq, 100 + slots)
+  np.testing.assert_array_equal(state.ddq, 7 * slots)
   np.testing.assert_array_equal(state.tau_est, -slots)
+  np.testing.assert_array_equal(state.voltage, 48)
+  np.testing.assert_array_equal(state.rpy, [7, 8, 9])
   np.testing.assert_array_equal(state.temperature, 30)  # The hotter of 30 and slot.
   np.testing.assert_array_equal(state.quat, [0.5] * 4)
   np.testing.assert_array_equal([*state.gyro, *state.acc], [1, 2, 3, 4, 5, 6])
@@ -99,7 +103,8 @@ def test_states_are_read_from_the_vendor_s_layout():
 
 def test_states_survive_the_way():
   codec = Codec(g1_motors(29))
-  sent = state(0.25, remote=bytes(range(40)))
+  sent = state(0.25, remote=bytes(range(40)), rpy=np.array([0.1, 0.2, 0.3]))
+  sent.ddq, sent.voltage = np.arange(29.0), np.arange(29.0) + 40.0
   read = codec.decode_state(codec.encode_state(sent), stamp_s=0.25)
   assert read.remote == sent.remote
   for name in set(vars(sent)) - {"remote"}:

@@ -110,7 +110,9 @@ def test_keys_of_a_terminal():
   wanted = keyboard.poll(0.0, None)
   assert wanted.requests == Requests(stand=True) and not wanted.exact
   np.testing.assert_allclose(wanted.stick, [0.2, 0.0, 0.1])
-  os.write(leader, b"x ")
+  os.write(leader, b"n")  # Another policy walks on.
+  np.testing.assert_allclose(keyboard.poll(0.0, None).stick, [0.2, 0.0, 0.1])
+  os.write(leader, b" ")  # After a stop nothing must walk off by itself.
   wanted = keyboard.poll(0.0, None)
   assert wanted.requests == Requests(stop=True)
   np.testing.assert_array_equal(wanted.stick, 0.0)

@@ -10,8 +10,15 @@ import numpy as np
 import pytest
 
 from decap.cli import main
-from decap.deploy.recorder import HEADER_BYTES, Recorder, read_events, read_flight
+from decap.deploy.recorder import (
+  HEADER_BYTES,
+  MAGIC,
+  Recorder,
+  read_events,
+  read_flight,
+)
 from decap.deploy.states import Mode
+from decap.deploy.stops import MEASURED
 from decap.errors import UserError
 
 from .robots import J
@@ -36,7 +43,9 @@ def test_everything_read_and_sent_is_there(tmp_path):
   for record, cycle in zip(records, driven.cycles, strict=True):
     assert record["time_s"] == cycle.now_s
     assert header["modes"][record["mode"]] == cycle.mode.value
-    np.testing.assert_array_equal(record["q"], np.float32(cycle.state.q))
+    for name in MEASURED:
+      expected = np.float32(getattr(cycle.state, name))
+      np.testing.assert_array_equal(record[name], expected)
     np.testing.assert_array_equal(record["kp"], np.float32(cycle.command.kp))
     np.testing.assert_array_equal(
       record["q_target"], np.float32(cycle.command.q_target)
@@ -154,9 +163,9 @@ def test_what_is_no_flight_gets_a_sentence(tmp_path):
   with pytest.raises(UserError, match="Cannot read the flight"):
     read_flight(tmp_path)
   (tmp_path / "flight.bin").write_bytes(b"hello")
-  with pytest.raises(UserError, match="is not a flight of decap"):
+  with pytest.raises(UserError, match="is not a flight of this decap"):
     read_flight(tmp_path)
-  (tmp_path / "flight.bin").write_bytes(b"DECAPFLIGHT1\n{")
+  (tmp_path / "flight.bin").write_bytes(MAGIC + b"{")
   with pytest.raises(UserError, match="damaged header"):
     read_flight(tmp_path)
   with pytest.raises(UserError, match="Cannot read the events"):

@@ -15,7 +15,7 @@ import pytest
 from decap.cli import main
 from decap.deploy.recorder import read_events, read_flight
 from decap.deploy.screen import Screen
-from decap.deploy.session import real_time
+from decap.deploy.session import load_policies, real_time
 from decap.deploy.states import Mode
 
 from .network import needs_dds, peer
@@ -77,8 +77,8 @@ def test_bad_bundles_are_refused_before_the_network_is_touched(capsys, bundle):
   names = info["joint_names"]
   _edit(bundle, joint_names=["left_hip_joint", *names[1:]])
   assert "drives left_hip_joint; the robot has left_hip_pitch_joint" in refused()
-  _edit(bundle, joint_names=names, control_dt_s=0.0333)
-  assert "was trained for a step of 0.0333 s" in refused()
+  _edit(bundle, joint_names=names, control_dt_s=0.04)
+  assert "was trained for a step of 0.04 s" in refused()
   _edit(bundle, control_dt_s=0.02, joint_names=names[:-1])
   assert "'default_joint_pos' has 29 values for 28 joints" in refused()
   _edit(bundle, **info)
@@ -89,6 +89,13 @@ def test_bad_bundles_are_refused_before_the_network_is_touched(capsys, bundle):
   assert "is not valid JSON" in refused()
   shutil.rmtree(bundle)
   assert "is not a policy bundle" in refused()
+
+
+def test_a_run_s_own_bundle_is_found(bundle, tmp_path):
+  run = tmp_path / "run"
+  shutil.move(bundle, run / "policy")
+  (found,), motors = load_policies([str(run)])
+  assert found.folder == run / "policy" and len(motors.motors) == 29
 
 
 @needs_dds

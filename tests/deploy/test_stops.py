@@ -4,7 +4,14 @@ import numpy as np
 import pytest
 
 from decap.deploy.robot_io import COMMAND_DT_S
-from decap.deploy.stops import Deadlines, Limits, Monitor, Tolerated, target_fault
+from decap.deploy.stops import (
+  MEASURED,
+  Deadlines,
+  Limits,
+  Monitor,
+  Tolerated,
+  target_fault,
+)
 
 from .robots import MOTORS, J, state
 
@@ -81,16 +88,17 @@ def test_values_beyond_their_limits_stop_when_they_stay(changes, states, expecte
   assert _feed(_monitor(), once)[0] is None  # One such state alone is noise.
 
 
-@pytest.mark.parametrize(
-  "field", ["q", "dq", "tau_est", "quat", "gyro", "acc", "temperature"]
-)
+@pytest.mark.parametrize("field", MEASURED)
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_one_value_that_is_no_number_stops_at_once(field, value):
   broken = state(DT)
   getattr(broken, field)[-1] = value
   monitor = _monitor()
   assert monitor.update(broken, DT, 0, 0) is None
-  assert monitor.fault(DT) == "the state has a value that is not a number"
+  fault = "the state has a value that is not a number: "
+  of_joint = len(getattr(broken, field)) == J
+  place = MOTORS.joint_names[-1] if of_joint else f"entry {3 if field == 'quat' else 2}"
+  assert monitor.fault(DT) == f"{fault}{field} of {place}"
 
 
 def test_an_orientation_that_is_no_rotation_stops_at_once():

@@ -2,6 +2,8 @@
 
 import importlib.util
 import os
+import shutil
+import sys
 import time
 
 import numpy as np
@@ -181,6 +183,12 @@ def test_the_watchdog_damps_when_the_controller_cannot(domain, how):
     watchdog._process.kill()
     watchdog._process.wait()
   port.close()
+
+
+def test_nothing_moves_without_a_watchdog(domain, monkeypatch):
+  monkeypatch.setattr(sys, "executable", shutil.which("true"))
+  with pytest.raises(UserError, match="The watchdog did not start"):
+    Watchdog("lo", domain, 29, mode_machine=5, hang_s=0.3)
 
 
 def test_interfaces_and_libraries_that_are_not_there(tmp_path, monkeypatch):

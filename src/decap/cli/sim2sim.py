@@ -139,13 +139,11 @@ def terrain_list() -> str:
 
 def _load(source: str):
   """A bundle whose robot can be simulated; a run's own bundle if a run is given."""
-  from decap.deploy.bundle import JSON_FILE, load_bundle
+  from decap.deploy.bundle import bundle_folder, load_bundle
   from decap.deploy.policy import check_fits
   from decap.robots.g1_motors import g1_motors
 
-  folder = Path(source)
-  if not (folder / JSON_FILE).is_file() and (folder / "policy" / JSON_FILE).is_file():
-    folder = folder / "policy"
+  folder = bundle_folder(source)
   bundle = load_bundle(folder)
   if len(bundle.joint_names) not in (23, 29):
     raise UserError(
@@ -168,10 +166,11 @@ def _walk(bundles: list[Any], cfg: Any, options: WalkArgs) -> None:
     simulated_s = STAND_S + SETTLE_S + trace.seconds
     factor = simulated_s / (time.perf_counter() - started)
     end = "fell" if trace.fell else trace.stop_reason or "walked to the end"
+    share = followed(trace)  # Not a number where it fell before it was told to walk.
+    told = f"{100 * share:.0f} % of the command followed; " if share == share else ""
     print(
       f"{bundle.folder.name} on {cfg.terrain}: {end} after {trace.seconds:.1f} s and "
-      f"{trace.distance():.2f} m; {100 * followed(trace):.0f} % of the command followed; "
-      f"{factor:.1f} × real time"
+      f"{trace.distance():.2f} m; {told}{factor:.1f} × real time"
     )
     for group, values in joint_metrics(trace, body_groups(bundle)).items():
       numbers = ", ".join(f"{name} {value:.2f}" for name, value in values.items())

@@ -176,6 +176,14 @@ class Bundle:
       )
 
 
+def bundle_folder(source: str | Path) -> Path:
+  """Where a bundle is; a run has its own beside its checkpoints."""
+  folder = Path(source)
+  own = folder / "policy"
+  is_run = not (folder / JSON_FILE).is_file() and (own / JSON_FILE).is_file()
+  return own if is_run else folder
+
+
 def load_bundle(folder: str | Path) -> Bundle:
   """Read and check a bundle folder."""
   folder = Path(folder)

@@ -19,6 +19,7 @@ from decap.deploy.operator import Operator
 from decap.deploy.policy import RunningPolicy
 from decap.deploy.robot_io import (
   COMMAND_DT_S,
+  COMMANDS_PER_STEP,
   Robot,
   RobotCommand,
   RobotState,
@@ -221,7 +222,7 @@ class Controller:
     policy = self.policy
     self.policy_stepped = self._countdown <= 0
     if self.policy_stepped:
-      self._countdown = policy.steps_per_command
+      self._countdown = COMMANDS_PER_STEP
       target = self._ask(policy)
       if self._output_fault:
         return self._damping

@@ -9,7 +9,7 @@ from decap.deploy.controller import Controller, Cycle
 from decap.deploy.latency import STAGES
 from decap.deploy.messages import Codec
 from decap.deploy.operator import Script
-from decap.deploy.robot_io import RobotCommand, RobotState
+from decap.deploy.robot_io import COMMANDS_PER_STEP, RobotCommand, RobotState
 from decap.deploy.states import Mode
 from decap.robots.g1_motors import RobotMotors
 
@@ -78,7 +78,7 @@ def measure(bundle: Bundle, motors: RobotMotors, steps: int = 500) -> dict[str, 
     _Echo(motors), motors, [bundle], Script("0 stand\n0.1 policy"), stand_s=0.1
   )
   controller.observers.append(note)
-  for _ in range(60 + steps * controller.policy.steps_per_command):
+  for _ in range(60 + steps * COMMANDS_PER_STEP):
     controller.step()
     controller.robot.sleep_until(controller.next_s)
   found = {s: 1e3 * float(np.median(times[s])) for s in STAGES}

@@ -28,6 +28,7 @@ from decap.deploy.recorder import Recorder, read_events
 from decap.deploy.robot_io import COMMAND_DT_S, RobotCommand, RobotState
 from decap.deploy.simulation import SimCfg, SimulatedRobot
 from decap.deploy.states import Mode
+from decap.deploy.stops import MEASURED
 
 DAMPING_S = 0.1
 """Time from a fault to damping, at most."""
@@ -172,7 +173,7 @@ def _frozen(robot: FaultyRobot, state: RobotState, message: bytes) -> bytes | No
 def _nan(robot: FaultyRobot, state: RobotState, message: bytes) -> bytes:
   """A value that is no number, in a field by seed, under a right checksum."""
   del message
-  fields = ("q", "dq", "tau_est", "quat", "gyro", "acc")
+  fields = [name for name in MEASURED if name != "temperature"]  # That is an integer.
   values = getattr(state, fields[robot.plan.seed % len(fields)])
   spoilt = (np.nan, np.inf, -np.inf)[robot.plan.seed // len(fields) % 3]
   values[robot.plan.random.integers(len(values))] = spoilt

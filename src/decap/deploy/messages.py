@@ -157,11 +157,14 @@ class Codec:
     imu["quaternion"] = state.quat
     imu["gyroscope"] = state.gyro
     imu["accelerometer"] = state.acc
+    imu["rpy"] = state.rpy
     slots = list(self.motors.slots)
     motor["mode"][slots] = 1
     motor["q"][slots] = state.q
     motor["dq"][slots] = state.dq
+    motor["ddq"][slots] = state.ddq
     motor["tau_est"][slots] = state.tau_est
+    motor["vol"][slots] = state.voltage
     motor["temperature"][slots] = np.asarray(state.temperature)[:, None]
     message["wireless_remote"] = np.frombuffer(state.remote, np.uint8)
     return seal(message)
@@ -183,4 +186,7 @@ class Codec:
       tick=int(message["tick"]),
       stamp_s=stamp_s,
       remote=message["wireless_remote"].tobytes(),
+      ddq=motor["ddq"].astype(np.float64),
+      voltage=motor["vol"].astype(np.float64),
+      rpy=imu["rpy"].astype(np.float64),
     )

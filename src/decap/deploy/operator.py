@@ -227,6 +227,8 @@ class Keyboard:
     elif key == "x":
       self._stick[:] = 0.0
     elif key in self.KEYS:
+      if key != "n":
+        self._stick[:] = 0.0  # A policy that starts again must not walk off by itself.
       return Requests(**{self.KEYS[key]: True})
     return NONE
 

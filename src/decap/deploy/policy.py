@@ -9,7 +9,7 @@ import numpy as np
 from decap.deploy.bundle import Bundle
 from decap.deploy.latency import Latency
 from decap.deploy.observation import Inputs, ObservationBuilder
-from decap.deploy.robot_io import COMMAND_DT_S, RobotState
+from decap.deploy.robot_io import POLICY_DT_S, RobotState
 from decap.errors import UserError
 
 _RANGES = ("lin_vel_x", "lin_vel_y", "ang_vel_z")
@@ -28,7 +28,6 @@ class RunningPolicy:
     self.default_pos = self._to_robot(self._default)
     self.kp = self._to_robot(bundle.stiffness)
     self.kd = self._to_robot(bundle.damping)
-    self.steps_per_command = round(bundle.control_dt_s / COMMAND_DT_S)
     self.command_range = _command_range(bundle)
     self.action = np.zeros(len(joint_names))
     self.observation = np.zeros(sum(t.dim for t in bundle.observations), np.float32)
@@ -94,11 +93,10 @@ def check_fits(bundle: Bundle, joint_names: tuple[str, ...]) -> None:
       f"{bundle.folder} drives {', '.join(sorted(policy - robot)) or 'joints twice'}; "
       f"the robot has {', '.join(sorted(robot - policy))} instead."
     )
-  ratio = bundle.control_dt_s / COMMAND_DT_S
-  if not 1 <= ratio <= 50 or abs(ratio - round(ratio)) > 1e-6:
+  if abs(bundle.control_dt_s - POLICY_DT_S) > 1e-6:
     raise UserError(
-      f"{bundle.folder} was trained for a step of {bundle.control_dt_s:g} s, which is "
-      f"no multiple of the controller's {COMMAND_DT_S:g} s up to 0.1 s."
+      f"{bundle.folder} was trained for a step of {bundle.control_dt_s:g} s; the "
+      f"controller asks policies every {POLICY_DT_S:g} s."
     )
   if (bundle.stiffness < 0).any() or (bundle.damping < 0).any():
     raise UserError(f"{bundle.folder} has a negative gain.")

@@ -23,17 +23,18 @@ import numpy as np
 from decap.deploy.latency import STAGES
 from decap.deploy.robot_io import REMOTE_BYTES
 from decap.deploy.states import Mode
+from decap.deploy.stops import MEASURED
 from decap.errors import UserError
 
 if TYPE_CHECKING:
   from decap.deploy.controller import Controller, Cycle
 
-MAGIC = b"DECAPFLIGHT1\n"
+MAGIC = b"DECAPFLIGHT2\n"
 FLIGHT_FILE = "flight.bin"
 EVENTS_FILE = "events.jsonl"
 HEADER_BYTES = 65536
 DEFAULT_MB = 256
-"""About six minutes at 500 Hz; older records are overwritten."""
+"""About five minutes at 500 Hz; older records are overwritten."""
 MAX_EVENTS = 10_000
 QUEUE = 2000
 """Records that wait for the disk at most: four seconds."""
@@ -57,9 +58,12 @@ def record_layout(num_joints: int, num_obs: int) -> np.dtype:
       ("tick", "<u4"),
       ("q", "<f4", j),
       ("dq", "<f4", j),
+      ("ddq", "<f4", j),
       ("tau_est", "<f4", j),
       ("temperature", "<f4", j),
+      ("voltage", "<f4", j),
       ("quat", "<f4", (4,)),
+      ("rpy", "<f4", (3,)),
       ("gyro", "<f4", (3,)),
       ("acc", "<f4", (3,)),
       ("remote", "u1", (REMOTE_BYTES,)),
@@ -168,7 +172,7 @@ class Recorder:
     record["fresh"] = cycle.state is not None
     state = cycle.state
     if state is not None:
-      for name in ("q", "dq", "tau_est", "temperature", "quat", "gyro", "acc"):
+      for name in MEASURED:
         record[name] = getattr(state, name)
       record["mode_machine"], record["tick"] = state.mode_machine, state.tick
       record["remote"] = np.frombuffer(state.remote, np.uint8)
@@ -210,7 +214,7 @@ def read_flight(folder: str | Path) -> tuple[dict[str, Any], np.ndarray]:
   except OSError as error:
     raise UserError(f"Cannot read the flight {path}: {error.strerror}.") from error
   if not data.startswith(MAGIC):
-    raise UserError(f"{path} is not a flight of decap.")
+    raise UserError(f"{path} is not a flight of this decap.")
   try:
     header = json.loads(data[len(MAGIC) : HEADER_BYTES])
     layout = record_layout(len(header["joint_names"]), header["observations"])

@@ -22,6 +22,11 @@ COMMAND_DT_S = 0.002
 REMOTE_BYTES = 40
 """Length of the remote's part of a state message."""
 
+POLICY_DT_S = 0.02
+"""Time between two steps of a policy: 50 Hz, as the G1's policies are trained."""
+
+COMMANDS_PER_STEP = round(POLICY_DT_S / COMMAND_DT_S)
+
 
 @dataclass
 class RobotState:
@@ -49,6 +54,19 @@ class RobotState:
   """When the state arrived, in the time of `Robot.now_s`."""
   remote: bytes = bytes(REMOTE_BYTES)
   """The remote's raw bytes."""
+  ddq: np.ndarray = field(default_factory=lambda: np.zeros(0))
+  """Joint accelerations, rad/s², [J]. No policy uses this and the next two; they are
+  recorded, and what is not a number there stops the robot, too. Left out: zeros."""
+  voltage: np.ndarray = field(default_factory=lambda: np.zeros(0))
+  """Supply of each motor, V, [J]."""
+  rpy: np.ndarray = field(default_factory=lambda: np.zeros(3))
+  """Orientation of the pelvis as roll, pitch and yaw, rad, [3]."""
+
+  def __post_init__(self) -> None:
+    if not len(self.ddq):
+      self.ddq = np.zeros_like(self.q)
+    if not len(self.voltage):
+      self.voltage = np.zeros_like(self.q)
 
 
 @dataclass

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from decap.deploy.bundle import Bundle, load_bundle
+from decap.deploy.bundle import Bundle, bundle_folder, load_bundle
 from decap.deploy.controller import Controller, Cycle
 from decap.deploy.operator import Operator
 from decap.deploy.policy import RunningPolicy
@@ -36,9 +36,9 @@ REAL_TIME_PRIORITY = 40
 """Above ordinary programs, below what the kernel itself needs."""
 
 
-def load_policies(folders: Sequence[str]) -> tuple[list[Bundle], RobotMotors]:
-  """All bundles, checked to fit one robot, and that robot's motors."""
-  bundles = [load_bundle(folder) for folder in folders]
+def load_policies(sources: Sequence[str]) -> tuple[list[Bundle], RobotMotors]:
+  """All bundles (of runs, their own), checked to fit one robot, and its motors."""
+  bundles = [load_bundle(bundle_folder(source)) for source in sources]
   first = bundles[0]
   try:
     motors = g1_motors(len(first.joint_names))

@@ -16,6 +16,12 @@ from decap.deploy.observation import gravity_in_base
 from decap.deploy.robot_io import RobotState
 from decap.robots.g1_motors import RobotMotors
 
+MEASURED = (
+  *("q", "dq", "ddq", "tau_est", "temperature", "voltage"),
+  *("quat", "rpy", "gyro", "acc"),
+)
+"""Fields of a state that hold measurements: of joints, then of the pelvis."""
+
 
 @dataclass(frozen=True)
 class Limits:
@@ -107,7 +113,8 @@ class Monitor:
     if state is None:
       return None
     if not _finite(state):
-      self._broken = "the state has a value that is not a number"
+      place = _first_not_finite(state, self._names)
+      self._broken = f"the state has a value that is not a number: {place}"
       return None
     if abs(np.linalg.norm(state.quat) - 1.0) > 0.05:
       self._broken = f"the orientation {np.round(state.quat, 3)} is no rotation"
@@ -245,8 +252,18 @@ def target_fault(
 
 def _finite(state: RobotState) -> bool:
   """Whether all values are numbers; a sum tells, and costs less than each of them."""
-  parts = (state.q, state.dq, state.tau_est, state.quat, state.gyro, state.acc)
-  return bool(np.isfinite(np.concatenate((*parts, state.temperature)).sum()))
+  parts = [getattr(state, name) for name in MEASURED]
+  return bool(np.isfinite(np.concatenate(parts).sum()))
+
+
+def _first_not_finite(state: RobotState, names: tuple[str, ...]) -> str:
+  """Which value of a state is none, for whoever has to look for it."""
+  for part in MEASURED:
+    values = getattr(state, part)
+    for i in np.flatnonzero(~np.isfinite(values)):
+      of = names[i] if len(values) == len(names) else f"entry {i}"
+      return f"{part} of {of}"
+  return "their sum"
 
 
 def _same(state: RobotState, last: RobotState) -> bool:

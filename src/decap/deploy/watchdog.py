@@ -21,6 +21,7 @@ import time
 from pathlib import Path
 
 from decap.deploy.robot_io import COMMAND_DT_S
+from decap.errors import UserError
 
 HANG_S = 0.1
 """Silence of the controller that counts as a hang."""
@@ -53,7 +54,10 @@ class Watchdog:
     )
     os.close(read_end)
     assert self._process.stdout is not None
-    self._process.stdout.readline()  # It is on the network now.
+    if not self._process.stdout.readline():  # What it says once it is on the network.
+      os.close(self._pipe)
+      self._process.wait()
+      raise UserError("The watchdog did not start, and nothing moves without it.")
 
   @property
   def pid(self) -> int:
