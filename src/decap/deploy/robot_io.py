@@ -64,9 +64,9 @@ class RobotState:
 
   def __post_init__(self) -> None:
     if not len(self.ddq):
-      self.ddq = np.zeros_like(self.q)
+      self.ddq = np.zeros(len(self.q))
     if not len(self.voltage):
-      self.voltage = np.zeros_like(self.q)
+      self.voltage = np.zeros(len(self.q))
 
 
 @dataclass
@@ -88,9 +88,9 @@ class RobotCommand:
 
   def __post_init__(self) -> None:
     if not len(self.dq_target):
-      self.dq_target = np.zeros_like(self.q_target)
+      self.dq_target = np.zeros(len(self.q_target))
     if not len(self.tau_ff):
-      self.tau_ff = np.zeros_like(self.q_target)
+      self.tau_ff = np.zeros(len(self.q_target))
 
 
 class Robot(Protocol):
