@@ -133,12 +133,12 @@ def test_a_killed_process_ends_all_and_one_process_goes_on(training, tmp_path):
   text = screen.read_text()
   assert "goes on from the last checkpoint" in text and "Traceback" not in text
   run = _last(tmp_path)
-  done = subprocess.run(
-    [sys.executable, "-m", "decap", "train", "--device", "cpu", "--resume", str(run)]
-    + ["--iterations", "6"],
-    cwd=tmp_path,
-    capture_output=True,
-    text=True,
-  )
-  assert done.returncode == 0, done.stderr
-  assert "6/6" in done.stdout
+  command = [sys.executable, "-m", "decap", "train", "--device", "cpu"]
+  command += ["--resume", str(run), "--iterations"]
+  # With one process, and again with two.
+  for more in (["6"], ["8", "--gpus", "2"]):
+    done = subprocess.run(
+      [*command, *more], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert f"{more[0]}/{more[0]}" in done.stdout
