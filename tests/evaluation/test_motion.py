@@ -200,7 +200,7 @@ def test_the_response_leaves_out_falls():
 
 def test_commands_have_numbers_of_their_own():
   """Robots of each command, after those with random ones, against the reference."""
-  robots, steps, warmup = 2, 150, 10
+  robots, steps, warmup = 2, 250, 10
   batch = 4 + robots * len(COMMANDS)
   trajectory = make_trajectory(rollouts=1, envs=batch, steps=steps, warmup=warmup)
   a = trajectory.arrays
@@ -226,9 +226,9 @@ def test_commands_have_numbers_of_their_own():
     for key, value in flat.items():
       value = math.nan if value is None else value
       assert value == pytest.approx(theirs[key], rel=2e-5, nan_ok=True), (name, key)
-    assert ours["falls_per_minute"] == pytest.approx(
-      mine["fell"].sum() / (mine["fell"].size * DT / 60)
-    )
+    fell = mine["fell"][:200] if name == "stop" else mine["fell"]
+    assert fell.any()
+    assert ours["falls_per_minute"] == pytest.approx(fell.sum() / (fell.size * DT / 60))
     valid = mine["age"] >= warmup
     rate = values["action_rate"][:, envs, 2]
     assert ours["smoothness"]["upper"]["action_rate"] == pytest.approx(
@@ -256,3 +256,26 @@ def test_robots_with_commands_leave_the_others_alone():
     if not name.startswith(("delta", "share")):  # Their running scale hears all.
       same = value if value is None else pytest.approx(value, rel=1e-6)
       assert flatten(two)[name] == same, name
+
+
+@pytest.mark.parametrize(
+  ("steps", "falls_at", "fallen"),
+  [(199, [150], math.nan), (200, [150], 1.0), (300, [150], 1.0), (300, [150, 250], 1.0)]
+  + [(400, [150], 0.5), (499, [150, 350, 450], 1.0), (1000, [150, 950], 0.4)],
+)
+def test_stops_count_when_they_are_seen_whole(steps, falls_at, fallen):
+  """A robot walks for 2 s and stands for 2 s in turns; it falls in some of the turns."""
+  motion = Motion(Bins(0, 0, len(COMMANDS), 1), 0, DT, 1, "cpu")
+  robots = len(COMMANDS)
+  one = {
+    name: value.expand(robots, *value.shape[1:])
+    for name, value in vars(sample()).items()
+    if isinstance(value, torch.Tensor)
+  }
+  for t in range(steps):
+    fell = torch.full((robots,), t in falls_at)
+    step = Sample(**{**one, "fell": fell})
+    motion.add(step, torch.full((robots,), t), torch.full((robots,), True))
+  *others, stop = motion.result()["falls_per_minute"].tolist()
+  assert others == pytest.approx([len(falls_at) / (steps * DT / 60)] * (robots - 1))
+  assert stop * 4.0 / 60.0 == pytest.approx(fallen, nan_ok=True)

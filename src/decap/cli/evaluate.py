@@ -12,7 +12,7 @@ from decap import provenance
 from decap.cli import checks
 from decap.cli.terminal import print_tables, progress_bar
 from decap.errors import UserError
-from decap.evaluation.protocol import STOPPING_S, Protocol, fallen_stops
+from decap.evaluation.protocol import Protocol, fallen_stops
 from decap.evaluation.protocol_args import ProtocolArgs
 from decap.files import check_writable
 from decap.options.types import OutputFolder, Policy
@@ -100,8 +100,7 @@ def print_result(result: Result) -> None:
       f"{lifted or 0.0:.2f} times per second."
     )
   stop = result.metrics["commands"].get("stop")
-  seconds = result.protocol["steps"] * result.layout.control_dt
-  if stop and stop["falls_per_minute"] is not None and seconds > STOPPING_S:
+  if stop and stop["falls_per_minute"] is not None:
     fallen = fallen_stops(stop["falls_per_minute"])
     print(f"Told to stop from 0.5 m/s: falls in {100 * fallen:.1f} % of the stops.")
   worst = worst_violation(result.metrics)

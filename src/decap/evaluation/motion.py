@@ -11,6 +11,7 @@ import math
 import torch
 
 from decap.evaluation.bins import Bins
+from decap.evaluation.protocol import COMMANDS, STOPPING_S
 from decap.evaluation.trajectory import Sample
 
 MOVING = 0.1
@@ -92,6 +93,9 @@ class Motion:
     self._heads = zeros(3, batch, 3)
     self._start = zeros(batch, 2)
     self._open = zeros(batch, 2)
+    self._stopping = bins.commands == len(COMMANDS)
+    self._cycle = round(2.0 * STOPPING_S / dt)
+    self._unfinished = zeros(2, dtype=torch.float64)
     self._fixed = torch.arange(batch, device=device) >= bins.random
     self._width = torch.tensor(RESPONSE_WIDTH, device=device)
     self._first_bin = torch.arange(3, device=device) * RESPONSE_BINS
@@ -111,7 +115,10 @@ class Motion:
     counts = torch.stack((finite, sample.fell, awake, counted, told, *feet, smooth), 1)
     amounts = torch.stack((told_yaw, lifted, jerk, *way.unbind(1)), 1)
     table = torch.cat((counts.float(), amounts, done, squares), 1)
-    self._sums += self.bins.sum(table.nan_to_num(0.0, 0.0, 0.0))
+    sums = self.bins.sum(table.nan_to_num(0.0, 0.0, 0.0))
+    if self._stopping:
+      self._hold_back(sums[-1, :2])
+    self._sums += sums
 
   def result(self) -> dict[str, torch.Tensor]:
     """Numbers by bin, on the host; NaN where nothing counted. # [R + C, …] each"""
@@ -174,6 +181,17 @@ class Motion:
     written = self._now - 1 - (self._now - 1 - slots) % FALL_STEPS  # [50]
     upright = self._fell_at < written.unsqueeze(1)  # [50, B]
     return self._pending * upright.unsqueeze(-1)
+
+  def _hold_back(self, last: torch.Tensor) -> None:
+    """Let steps and falls of "stop" wait until walking and standing are both over.
+
+    The share of stops that end in a fall is told by falls per time: a walk without its
+    stop would make it smaller. # [2]
+    """
+    self._unfinished += last
+    over = self._now % self._cycle == 0
+    last.copy_(self._unfinished * over)
+    self._unfinished.mul_(~over)
 
   # Each of these returns columns of what is summed. # [B, …] each
 

@@ -152,7 +152,8 @@ def _report(
     for band, told in BANDS.items()
   }
   moving = [k for k, name in enumerate(names) if name not in ("zero", "stop")]
-  fallen = fallen_stops(float(motion["falls_per_minute"][names.index("stop")]))
+  falls = motion["falls_per_minute"].nan_to_num(0.0)  # Where no stop was seen whole.
+  fallen = fallen_stops(float(falls[names.index("stop")]))
   followed = sum(bands[band] * len(told) for band, told in BANDS.items()) / len(moving)
   gait = float(motion["correlation"][moving].nanmean())
   flight = float(motion["flight"][moving].nan_to_num(1.0).mean())
@@ -167,7 +168,7 @@ def _report(
     **{f"followed/{band}": value for band, value in bands.items()},
     "gait": gait,
     "flight": flight,
-    "falls": float(motion["falls_per_minute"].mean()),
+    "falls": float(falls.mean()),
     "fallen_stops": fallen,
     "drift": float(motion["drift"][names.index("zero")]),
     "violations": mean_violation,

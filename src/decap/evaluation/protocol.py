@@ -50,7 +50,10 @@ STOPPING_S = 2.0
 
 
 def fallen_stops(falls_per_minute: float) -> float:
-  """Share of stops that ended in a fall, from the falls of "stop"."""
+  """Share of stops that ended in a fall, from the falls of "stop".
+
+  These are told of whole turns of walking and standing only.
+  """
   return min(1.0, falls_per_minute * 2.0 * STOPPING_S / 60.0)
 
 
