@@ -17,18 +17,19 @@ import math
 import os
 import re
 import tempfile
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from decap.errors import UserError, box_sentence, unknown
+from decap.errors import UserError, box_sentence
 from decap.methods import (
   check_effects,
   check_options,
   get_method,
 )
+from decap.options.configs import check_values
 from decap.rl import checkpoint_files
 
 if TYPE_CHECKING:
@@ -97,16 +98,15 @@ def build_configs(
   _add_groups(env, overrides)
   apply_limits(env, spec.limits)
   method.edit(env, agent)
+  defaults = plain({"env": env, "agent": agent})
   env.seed = agent.seed = spec.seed
   if spec.num_envs is not None and not play:
     env.scene.num_envs = spec.num_envs
   if spec.iterations is not None:
     agent.iterations = spec.iterations
-  defaults = plain({"env": env, "agent": agent})
   env, agent = _apply_overrides(env, agent, spec.overrides)
-  _check_values(plain({"env": env, "agent": agent}), defaults, env.commands)
+  check_values(plain({"env": env, "agent": agent}), defaults, env.commands)
   check_effects(env, agent, overrides)
-  _check_sizes(env)
   return env, agent
 
 
@@ -266,16 +266,19 @@ def _add_groups(env: ConstrainedEnvCfg, overrides: list[str]) -> None:
 def _apply_overrides(
   env: ConstrainedEnvCfg, agent: AgentCfg, overrides: tuple[str, ...]
 ) -> tuple[ConstrainedEnvCfg, AgentCfg]:
-  """Parse ``--env.…`` and ``--agent.…`` with tyro, over the configs built so far."""
+  """Parse ``--env.…`` and ``--agent.…`` with tyro, over the configs built so far.
+
+  It is given those of the two that are named: an environment's takes it half a second.
+  """
   if not overrides:
     return env, agent
   import mjlab
   import tyro
 
-  configs = dataclasses.make_dataclass(
-    "Configs", [("env", type(env)), ("agent", type(agent))]
-  )
-  default = configs(env=env, agent=agent)
+  both: dict[str, Any] = {"env": env, "agent": agent}
+  named = [n for n in both if any(o.startswith(f"--{n}.") for o in overrides)]
+  configs = dataclasses.make_dataclass("Configs", [(n, type(both[n])) for n in named])
+  default = configs(*map(both.get, named))
   messages = io.StringIO()
   try:
     with contextlib.redirect_stderr(messages), contextlib.redirect_stdout(messages):
@@ -289,58 +292,5 @@ def _apply_overrides(
     raise UserError(box_sentence(messages.getvalue())) from None
   except ValueError as error:
     raise UserError(f"An override is out of range: {error}") from error
-  return parsed.env, parsed.agent
-
-
-def _check_sizes(env: ConstrainedEnvCfg) -> None:
-  """mjlab would fail on these much later, and less clearly."""
-  for option, value in (
-    ("scene.num-envs", env.scene.num_envs),
-    ("decimation", env.decimation),
-    ("episode-length-s", env.episode_length_s),
-    ("sim.mujoco.timestep", env.sim.mujoco.timestep),
-  ):
-    if not value > 0:
-      raise UserError(f"--env.{option} must be above 0, not {value}.")
-
-
-def _check_values(
-  value: Any, default: Any, commands: Collection[str], path: tuple[str, ...] = ()
-) -> None:
-  """Refuse what only a later step, or nobody, would notice; both are plain data.
-
-  Numbers that are not finite where the defaults are, ranges from high to low, shares
-  beyond 0 and 1, and commands that do not exist.
-  """
-  if isinstance(value, dict):
-    before = default if isinstance(default, dict) else {}
-    for key, item in value.items():
-      _check_values(item, before.get(key), commands, (*path, key))
-    return
-  option = "--" + ".".join(path).replace("_", "-")
-  if isinstance(value, list):
-    before = default if isinstance(default, list) else []
-    for index, item in enumerate(value):
-      known = before[index] if index < len(before) else None
-      _check_values(item, known, commands, path)
-    _check_range(value, option)
-  elif isinstance(value, float) and not math.isfinite(value) and value != default:
-    raise UserError(f"{option} must be finite, not {value}.")
-  elif isinstance(value, (int, float)) and re.search(r"rel-.*-envs|-standing$", option):
-    if not 0 <= value <= 1:
-      raise UserError(f"{option} must be between 0 and 1, not {value}.")
-  elif option.endswith(".command-name") and value not in (None, *commands):
-    raise unknown(f"command of {option}", value, commands)
-
-
-def _check_range(value: list[Any], option: str) -> None:
-  if len(value) != 2 or not all(isinstance(item, (int, float)) for item in value):
-    return
-  # The entry of a range, or of a table of ranges.
-  if not any(re.search(r"range|judged", p) for p in option.split(".")[-2:]):
-    return
-  low, high = value
-  if low > high:
-    raise UserError(f"{option} must go from low to high, not from {low} to {high}.")
-  if re.search(r"time-range$|range-s$", option) and low <= 0:
-    raise UserError(f"{option} must be above 0, not {low}.")
+  both |= vars(parsed)
+  return both["env"], both["agent"]

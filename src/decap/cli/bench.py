@@ -13,7 +13,7 @@ from decap.cli import checks
 from decap.errors import UserError
 from decap.files import write_text
 from decap.options import machine
-from decap.options.args import above
+from decap.options.args import FINITE, above
 from decap.options.types import Computing, Counts, OutputFile, TaskName, shown
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class BenchArgs(Computing):
   """Task to train (default: g1-flat)."""
   cases: Annotated[tuple[str, ...] | None, shown("CASE [CASE ...]")] = None
   """A choice of cases (default: all)."""
-  seconds: Annotated[float | None, shown("S"), above(0)] = None
+  seconds: Annotated[float | None, shown("S"), FINITE, above(0)] = None
   """How long a case is measured (default: 2; engines 4, scaling 20)."""
   json: OutputFile = None
   """Write all numbers and the machine's description."""

@@ -150,6 +150,16 @@ def test_torso_mass(env):
   )
 
 
+def test_a_body_keeps_some_of_its_mass(env):
+  """A negative mass would be simulated all the same."""
+  torso = SceneEntityCfg("robot", body_names=("torso_link",))
+  torso.resolve(env.scene)
+  before = env.sim.model.body_mass[:].clone()
+  with pytest.raises(ValueError, match="starts at -8 kg.* of a body of 7.82 kg"):
+    mdp.add_body_mass(env, None, (-8.0, 3.0), torso)
+  torch.testing.assert_close(env.sim.model.body_mass[:], before)
+
+
 def test_friction_is_shared_by_both_feet(env):
   model = env.sim.mj_model
   feet = [g for g in range(model.ngeom) if "_foot" in model.geom(g).name]

@@ -176,6 +176,12 @@ def add_body_mass(
   asset: Entity = env.scene[asset_cfg.name]
   ids = asset.indexing.body_ids[asset_cfg.body_ids]
   mass = env.sim.get_default_field("body_mass")[ids].expand(env.num_envs, -1)
+  lightest = float(mass.amin())
+  if lightest + range_kg[0] <= 0.0:
+    raise ValueError(
+      f"range_kg starts at {range_kg[0]:g} kg, which leaves nothing of a body of "
+      f"{lightest:.3g} kg."
+    )
   inertia = env.sim.get_default_field("body_inertia")[ids]
   heavier = _offset(mass, range_kg)  # [B, N]
   env.sim.model.body_mass[:, ids] = heavier
