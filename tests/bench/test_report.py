@@ -53,7 +53,7 @@ def test_rows_are_stored_as_they_come(tmp_path):
 def test_what_is_stored_can_be_shown(path):
   data = json.loads(path.read_text())
   if data["benchmark"] not in KNOWN:  # Of a study in benchmarks/.
-    assert data["benchmark"] in ("methods", "learning")
+    assert data["benchmark"] in ("methods", "learning", "cores")
     return
   report = read_report(path, KNOWN)
   assert len(report.cells()) == len(data["results"])
