@@ -295,6 +295,15 @@ def test_a_diverged_environment_is_seen_and_spoils_no_other(g1, tmp_path, monkey
   assert list(tmp_path.iterdir()) == []  # No MUJOCO_LOG.TXT.
 
 
+def test_a_policy_that_answers_nan_leaves_no_log_file(g1, tmp_path, monkeypatch):
+  monkeypatch.chdir(tmp_path)
+  sim = native(g1, num_envs=2)
+  stand(sim, g1)
+  sim.data.ctrl[0, 10] = float("nan")
+  sim.step_many(4)
+  assert list(tmp_path.iterdir()) == []
+
+
 def test_a_field_first_read_late_is_current_and_changes_nothing(g1):
   sim = native(g1, num_envs=2)
   stand(sim, g1)

@@ -64,10 +64,11 @@ _NO_SENSORS = int(mujoco.mjtDisableBit.mjDSBL_SENSOR)
 _SENSED_FIELDS = ("xpos", "xmat", "geom_xpos", "geom_xmat", "cam_xpos", "cam_xmat")
 _COLLISION_FRAMES = {"geom_pos", "geom_quat", "geom_size", "geom_aabb"}
 _INERTIA_FRAMES = {"body_ipos", "body_iquat"}
-_BAD_STATE_WARNINGS = [
+_BAD_NUMBER_WARNINGS = [
   int(mujoco.mjtWarning.mjWARN_BADQPOS),
   int(mujoco.mjtWarning.mjWARN_BADQVEL),
   int(mujoco.mjtWarning.mjWARN_BADQACC),
+  int(mujoco.mjtWarning.mjWARN_BADCTRL),
 ]
 
 
@@ -248,7 +249,7 @@ class NativeSimulation(Simulation):
     self._batch = start_batch(native_model(model), self.num_envs, self._num_threads)
     self._flags = self._batch.expand("disableflags")  # [B]
     self._rows = self._batch.bind("state")  # [B, nstate] float64
-    self._quieten_bad_states()
+    self._quieten_bad_numbers()
     row, self._reset_values = _initial_state(self.mj_model)
     self._rows[:] = row
     mjlab_private.set_data_bridge(self, NativeData(self.wp_data, self._bind))
@@ -313,13 +314,13 @@ class NativeSimulation(Simulation):
         "(a lone free body); use the warp backend"
       )
 
-  def _quieten_bad_states(self) -> None:
-    """Keeps MuJoCo from writing a log file when a state diverges.
+  def _quieten_bad_numbers(self) -> None:
+    """Keeps MuJoCo from writing a log file when a state or a policy diverges.
 
-    It warns where the count of a warning is zero. Diverged states are found, as on
+    It warns where the count of a warning is zero. Diverged numbers are found, as on
     Warp, by terminations or mjlab's NaN guard.
     """
-    self._batch.bind("warning")[:, _BAD_STATE_WARNINGS, 1] = 1
+    self._batch.bind("warning")[:, _BAD_NUMBER_WARNINGS, 1] = 1
 
 
 def _initial_state(
