@@ -121,6 +121,14 @@ _SWEEP_EDITS: dict[str, tuple[dict[str, Any], str]] = {
   "s-overrides.yaml": ({"overrides": [1]}, "must map options"),
   "s-field.yaml": ({"overrides": {"agent.colour": "red"}}, "colour"),
   "s-value.yaml": ({"overrides": {"env.termination.rho": 2}}, "rho must be in"),
+  "s-nan.yaml": (
+    {"overrides": {"env.rewards.track-xy.weight": math.nan}},
+    "--env.rewards.track-xy.weight must be finite",
+  ),
+  "s-variance.yaml": (
+    {"overrides": {"env.rewards.track-xy.params.variance": 0}},
+    "variance must be above 0, not 0",
+  ),
   "s-evaluate.yaml": ({"evaluate": "yes"}, "'evaluate' must be"),
   "s-steps.yaml": ({"evaluate": {"steps": 10}}, "--steps must be above 50"),
   "s-blind.yaml": ({"blind": "very"}, "'blind' must be true or false"),
