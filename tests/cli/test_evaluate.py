@@ -67,6 +67,13 @@ def test_stops_are_told_of_where_there_were_any(folder, capsys):
   assert "falls in 25.0 % of the stops" in capsys.readouterr().out
 
 
+def test_commands_that_training_never_gave_are_named(tmp_path, capsys):
+  told = ["--command", "5", "0", "0", "--output", str(tmp_path)]
+  assert main(["evaluate", "stand", *TINY, *told]) == 0
+  out = capsys.readouterr().out
+  assert "forward 5 m/s lies outside of -0.5 to 1, which the policy" in out
+
+
 def test_a_smaller_evaluation_of_the_same_policy_replaces_no_larger_one(folder, capsys):
   before = (folder / "bundle-out" / "metrics.json").read_bytes()
   less = [*TINY, "--steps", "55"]

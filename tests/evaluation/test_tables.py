@@ -248,6 +248,8 @@ def test_a_policy_is_shown_command_by_command(template):
   titles = [column.title for column in following.columns]
   # Turning on the spot is followed in yaw.
   assert following.rows[0].cells[titles.index("Turn left 0.2")].mean == 40.0
+  new.metrics["commands"], new.protocol["commands"] = {}, "fixed"
+  assert [row.label for row in command_tables(new)[0].rows] == ["fixed"]
 
 
 def test_the_worst_violation_is_named(template):

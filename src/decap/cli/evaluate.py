@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from decap import provenance
 from decap.cli import checks
+from decap.cli.film import out_of_range
 from decap.cli.terminal import print_tables, progress_bar
 from decap.errors import UserError
 from decap.evaluation.protocol import Protocol, fallen_stops
@@ -42,6 +43,7 @@ def _evaluate(args: EvaluateArgs) -> None:
   from decap.evaluation.rollout import evaluate
   from decap.runs import read_limits
   from decap.sim.backend import hush_warp
+  from decap.tasks import env_cfg
 
   protocol = args.protocol(args.task or "g1-flat")  # Bad options before slow imports.
   limits = read_limits(args.limits) if args.limits else None
@@ -54,6 +56,10 @@ def _evaluate(args: EvaluateArgs) -> None:
   changed = provenance.differences(policy.description or {})
   if changed:
     print(f"Made by other code than today's: {', '.join(changed)}. Numbers may differ.")
+  if protocol.command is not None:
+    told = env_cfg(protocol.task).commands["twist"]
+    for sentence in out_of_range([protocol.command], told):
+      print(sentence)
   own_task = policy.info["task"] or protocol.task  # Standing still belongs to any.
   away = "" if protocol.task == own_task else protocol.task
   label = "-".join(part for part in (away, protocol.label) if part)

@@ -220,7 +220,7 @@ def command_tables(result: Result) -> list[Table]:
   places: dict[str, cols.Path] = {
     name: ("commands", name) for name in result.metrics.get("commands", {})
   }
-  places["random"] = ()
+  places[result.protocol["commands"]] = ()
   method, note = MethodResults("", [result]), _note([MethodResults("", [result])], None)
 
   def table(title: str, columns: Callable[[cols.Path], tuple[Column, ...]]) -> Table:
