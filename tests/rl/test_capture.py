@@ -76,8 +76,9 @@ def test_cats_schedule_takes_effect_between_replays():
       runner.alg.storage.clear()
       runner.graphs.step()
       largest.append(float(runner.alg.storage.delta[0].max()))
-  # Someone is always close to the largest violation.
-  assert 0.0 < largest[0] <= 0.0501 < largest[1] <= 0.2501
+  p_max = max(group.p_max for group in runner.env.cfg.groups.values())
+  # From a fifth on. Someone is always close to the largest violation.
+  assert 0.0 < largest[0] <= 0.2001 * p_max < largest[1] <= 1.0001 * p_max
 
 
 @pytest.mark.gpu
