@@ -66,7 +66,7 @@ def clip_targets(
   stiff = np.maximum(kp, 1e-9)
   low = q + (kd * dq - effort) / stiff
   high = q + (kd * dq + effort) / stiff
-  return np.where(kp > 0, np.clip(q_target, low, high), q_target)
+  return np.where(kp > 0, np.minimum(np.maximum(q_target, low), high), q_target)
 
 
 def damping_of(motors: RobotMotors) -> RobotCommand:

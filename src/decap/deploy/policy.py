@@ -72,7 +72,7 @@ class RunningPolicy:
     """
     low, high = self.command_range
     wanted = stick if exact else np.where(stick >= 0, stick * high, -stick * low)
-    return np.clip(wanted, low, high)
+    return np.minimum(np.maximum(wanted, low), high)
 
   def _to_robot(self, values: np.ndarray) -> np.ndarray:
     found = np.empty(len(self._order))

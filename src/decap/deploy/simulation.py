@@ -70,7 +70,7 @@ class SimulatedRobot:
       return None
     self._next_state = self._steps + round(COMMAND_DT_S / PHYSICS_DT_S)
     data = self.data
-    q, dq = self._sensors.joints(data.qpos[self.joint_qpos], data.qvel[self.joint_qvel])
+    q, dq = self._sensors.joints(self._q, self._dq)
     address = self._acceleration
     quat, gyro, acceleration = self._sensors.imu(
       data.qpos[3:7], data.qvel[3:6], data.sensordata[address : address + 3]
@@ -201,7 +201,10 @@ class SimulatedRobot:
     v = [int(self.model.joint(name).dofadr[0]) for name in self.joint_names]
     controls = [self.model.actuator(name).id for name in self.joint_names]
     self.joint_qpos, self.joint_qvel = _as_slice(q), _as_slice(v)
-    self._u = _as_slice(controls)
+    # Views, which stay as long as the data does: making them takes longer than a sum.
+    self._q = self.data.qpos[self.joint_qpos]
+    self._dq = self.data.qvel[self.joint_qvel]
+    self._control = self.data.ctrl[_as_slice(controls)]
     self._acceleration = int(self.model.sensor("acceleration").adr[0])
     self._pelvis = self.model.body("pelvis").id
     self._mass = float(self.model.body_subtreemass[self._pelvis])
@@ -210,7 +213,7 @@ class SimulatedRobot:
     strength = self.cfg.motor_strength
     effort = self.motors.array("effort_limit") * strength
     speed = self.motors.array("velocity_limit")
-    self._effort = effort
+    self._effort, self._brake = effort, -effort
     self._speed = speed
     self._knee = KNEE_SHARE * speed
     self._slowest_knee = self._knee.min() ** 2
@@ -220,12 +223,12 @@ class SimulatedRobot:
     )
 
   def _actuate(self) -> None:
-    q, dq = self.data.qpos[self.joint_qpos], self.data.qvel[self.joint_qvel]
+    dq = self._dq
     push, kp, kd = self._gains
-    torque = push - kp * q
+    torque = push - kp * self._q
     torque -= kd * dq
     np.minimum(torque, self._effort, out=torque)
-    np.maximum(torque, -self._effort, out=torque)
+    np.maximum(torque, self._brake, out=torque)
     # No joint can be beyond its knee while all together are below the lowest one's.
     if dq @ dq > self._slowest_knee and (np.abs(dq) > self._knee).any():
       # What is left in the direction of motion: at least nothing.
@@ -233,7 +236,7 @@ class SimulatedRobot:
       backward = np.maximum(self._slope * (self._speed + dq), 0.0)
       torque = np.maximum(np.minimum(torque, forward), -backward)
     self.torque = torque
-    self.data.ctrl[self._u] = torque
+    self._control[:] = torque
 
   def _hold(self, share: float) -> None:
     """The gantry: springs that keep the pelvis where it started, upright."""
@@ -275,9 +278,8 @@ def _add_payload(spec: mujoco.MjSpec, mass: float) -> None:
   )
 
 
-def _as_slice(indices: list[int]) -> slice | np.ndarray:
-  """A slice where the indices are consecutive: views cost less than copies."""
-  first = indices[0]
-  if indices == list(range(first, first + len(indices))):
-    return slice(first, first + len(indices))
-  return np.array(indices)
+def _as_slice(indices: list[int]) -> slice:
+  """Consecutive indices as a slice: the models have their joints in motors' order."""
+  first, count = indices[0], len(indices)
+  assert indices == list(range(first, first + count)), indices
+  return slice(first, first + count)

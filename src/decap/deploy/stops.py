@@ -7,12 +7,13 @@ the robot, with a sentence that says what was seen and what the limit is.
 
 from __future__ import annotations
 
+import math
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
-from decap.deploy.observation import gravity_in_base
 from decap.deploy.robot_io import RobotState
 from decap.robots.g1_motors import RobotMotors
 
@@ -116,7 +117,7 @@ class Monitor:
       place = _first_not_finite(state, self._names)
       self._broken = f"the state has a value that is not a number: {place}"
       return None
-    if abs(np.linalg.norm(state.quat) - 1.0) > 0.05:
+    if abs(math.sqrt(state.quat @ state.quat) - 1.0) > 0.05:
       self._broken = f"the orientation {np.round(state.quat, 3)} is no rotation"
       return None
     self._broken = ""
@@ -177,36 +178,40 @@ class Monitor:
 
   def _check_values(self, state: RobotState) -> None:
     limits, names = self.limits, self._names
-    cosine = float(np.clip(-gravity_in_base(state.quat)[2], -1.0, 1.0))
+    _, x, y, _ = state.quat.tolist()
+    upright = max(-1.0, min(1.0, 1.0 - 2.0 * (x * x + y * y)))  # Cosine of the tilt.
     self._judge(
       "tilt",
-      float(np.arccos(cosine)) / limits.tilt_rad,
-      f"tilt is above {limits.tilt_rad:g} rad",
+      math.acos(upright) / limits.tilt_rad,
+      lambda: f"tilt is above {limits.tilt_rad:g} rad",
     )
     reach = np.abs(state.q - self._middle) / self._half
-    i = int(reach.argmax())
-    low, high = self._middle[i] - self._half[i], self._middle[i] + self._half[i]
-    self._judge(
-      "joint range", reach[i], f"{names[i]} is outside {low:.2f} … {high:.2f} rad"
-    )
+    joint = int(reach.argmax())
+    self._judge("joint range", reach[joint], lambda: self._outside(joint))
     speed = np.abs(state.dq) / self._speeds
-    i = int(speed.argmax())
+    fast = int(speed.argmax())
     self._judge(
-      "joint speed", speed[i], f"{names[i]} is faster than {self._speeds[i]:.0f} rad/s"
+      "joint speed",
+      speed[fast],
+      lambda: f"{names[fast]} is faster than {self._speeds[fast]:.0f} rad/s",
     )
-    i = int(state.temperature.argmax())
+    hot = int(state.temperature.argmax())
     self._judge(
       "temperature",
-      state.temperature[i] / limits.temperature_c,
-      f"{names[i]} is hotter than {limits.temperature_c:g} °C",
+      state.temperature[hot] / limits.temperature_c,
+      lambda: f"{names[hot]} is hotter than {limits.temperature_c:g} °C",
     )
 
-  def _judge(self, kind: str, share: float, sentence: str) -> None:
+  def _outside(self, i: int) -> str:
+    low, high = self._middle[i] - self._half[i], self._middle[i] + self._half[i]
+    return f"{self._names[i]} is outside {low:.2f} … {high:.2f} rad"
+
+  def _judge(self, kind: str, share: float, sentence: Callable[[], str]) -> None:
     """Keep the share of a limit that is in use, and how often in a row it was over."""
     self.margins[kind] = float(share)
-    count = self._over[kind][0] + 1 if share > 1.0 and kind in self._over else 1
     if share > 1.0:
-      self._over[kind] = (count, sentence)
+      count = self._over[kind][0] + 1 if kind in self._over else 1
+      self._over[kind] = (count, sentence())
     else:
       self._over.pop(kind, None)
 
@@ -267,9 +272,8 @@ def _first_not_finite(state: RobotState, names: tuple[str, ...]) -> str:
 
 
 def _same(state: RobotState, last: RobotState) -> bool:
-  return (
-    np.array_equal(state.q, last.q)
-    and np.array_equal(state.dq, last.dq)
-    and np.array_equal(state.gyro, last.gyro)
-    and np.array_equal(state.acc, last.acc)
+  """Whether all that moves has the very same bits."""
+  return all(
+    getattr(state, name).tobytes() == getattr(last, name).tobytes()
+    for name in ("q", "dq", "gyro", "acc")
   )
