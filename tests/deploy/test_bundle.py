@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from decap.deploy.bundle import load_bundle, write_bundle
+from decap.deploy.bundle import bundle_folder, load_bundle, write_bundle
 from decap.errors import UserError
 from decap.export import OPSET, actor_to_onnx
 from decap.rl.modules import Model
@@ -117,6 +117,17 @@ def test_a_bundle_is_replaced_as_a_whole_but_other_folders_are_not(tmp_path):
   with pytest.raises(UserError, match="holds other files"):
     _write(holiday)
   assert [p.name for p in holiday.iterdir()] == ["beach.jpg"]
+
+
+def test_a_run_has_its_bundle_beside_its_checkpoints(tmp_path):
+  run = tmp_path / "run"
+  assert bundle_folder(run) == run  # Whoever loads it says that it is none.
+  own = run / "policy"
+  own.mkdir(parents=True)
+  (own / "policy.json").touch()
+  assert bundle_folder(str(run)) == own and bundle_folder(own) == own
+  (run / "policy.json").touch()
+  assert bundle_folder(run) == run
 
 
 def test_what_belongs_to_a_bundle_comes_with_it(tmp_path):
