@@ -193,6 +193,17 @@ def test_a_wrong_description_is_not_written(tmp_path, changes, error):
   assert not list(tmp_path.iterdir())
 
 
+def test_a_runs_bundle_is_beside_its_checkpoints(tmp_path):
+  run = tmp_path / "run"
+  _write(run / "policy")
+  assert bundle_folder(str(run)) == run / "policy"
+  assert bundle_folder(run / "policy") == run / "policy"
+  # What is no bundle is named as it was given.
+  assert bundle_folder(tmp_path) == tmp_path
+  _write(run / "policy" / "policy")
+  assert bundle_folder(run / "policy") == run / "policy"
+
+
 def test_damaged_files_get_a_sentence(tmp_path):
   with pytest.raises(UserError, match="is not a policy bundle"):
     load_bundle(tmp_path)
