@@ -1,9 +1,11 @@
 """DDS for real: two processes that exchange states and commands over the loopback."""
 
+import contextlib
 import importlib.util
 import os
 import shutil
 import sys
+import threading
 import time
 
 import numpy as np
@@ -13,6 +15,7 @@ from decap.deploy import dds
 from decap.deploy.controller import Controller, damping_of
 from decap.deploy.operator import Script
 from decap.deploy.robot_io import RobotCommand
+from decap.deploy.session import open_robot
 from decap.deploy.simulation import SimCfg, SimulatedRobot
 from decap.deploy.states import Mode
 from decap.deploy.unitree import SimulatorPort, UnitreeRobot
@@ -148,8 +151,29 @@ def test_a_second_publisher_is_seen_and_oneself_is_not(domain):
     end = time.monotonic() + 30.0
     while robot.foreign_commands() == 0 and time.monotonic() < end:
       time.sleep(0.02)
-  assert robot.foreign_commands() > 0
+    assert robot.foreign_commands() > 0
+    with _published(domain), pytest.raises(UserError, match="Another program sends"):
+      open_robot(MOTORS, "lo", domain, lockstep=True, timeout_s=2.0)
   robot.close()
+
+
+@contextlib.contextmanager
+def _published(domain: int):
+  """Somebody who looks like a robot: states without end."""
+  port, over = SimulatorPort(MOTORS, "lo", domain), threading.Event()
+
+  def publish():
+    while not over.wait(0.01):
+      port.publish(state())
+
+  thread = threading.Thread(target=publish)
+  thread.start()
+  try:
+    yield
+  finally:
+    over.set()
+    thread.join()
+    port.close()
 
 
 def _damped(port: SimulatorPort, seconds: float) -> int:

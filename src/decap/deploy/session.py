@@ -56,8 +56,7 @@ def open_robot(
   robot = UnitreeRobot(motors, interface, domain, lockstep)
   try:
     robot.connect(timeout_s)
-    if not lockstep:
-      time.sleep(LISTEN_S)
+    time.sleep(LISTEN_S)
     if robot.foreign_commands():
       raise UserError(
         "Another program sends commands to the robot: put it into debug mode "
