@@ -119,17 +119,6 @@ def test_a_bundle_is_replaced_as_a_whole_but_other_folders_are_not(tmp_path):
   assert [p.name for p in holiday.iterdir()] == ["beach.jpg"]
 
 
-def test_a_run_has_its_bundle_beside_its_checkpoints(tmp_path):
-  run = tmp_path / "run"
-  assert bundle_folder(run) == run  # Whoever loads it says that it is none.
-  own = run / "policy"
-  own.mkdir(parents=True)
-  (own / "policy.json").touch()
-  assert bundle_folder(str(run)) == own and bundle_folder(own) == own
-  (run / "policy.json").touch()
-  assert bundle_folder(run) == run
-
-
 def test_what_belongs_to_a_bundle_comes_with_it(tmp_path):
   folder = tmp_path / "policy"
   onnx = actor_to_onnx(_actor().state_dict(), "elu", 1e-2)
