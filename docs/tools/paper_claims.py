@@ -43,8 +43,7 @@ def _lowest(
   rivals = {
     row: method
     for row, method in methods.items()
-    if row not in VARIANTS
-    and 100 * _mean(method, "tracking", "followed") >= ENOUGH
+    if row not in VARIANTS and 100 * _mean(method, "tracking", "followed") >= ENOUGH
   }
   if "decap" not in rivals or len(rivals) < 2:
     return claim, "too few methods yet", "–"
