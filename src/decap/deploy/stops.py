@@ -42,8 +42,9 @@ class Limits:
   """Temperature of the hottest motor."""
   persistence: int = 3
   """States in a row that must show tilt, range or heat: one may be noise."""
-  speed_persistence: int = 10
-  """The same of speed, 20 ms: a foot that slips off an edge is that fast for a moment."""
+  speed_persistence: int = 20
+  """The same of speed, 40 ms: a leg whose foot was caught at an edge and slips off it is
+  that fast for 22 ms."""
   target_jump_rad: float = 3.0
   """Change of a joint's target from one policy step to the next. Ankles on gravel reach 1.8;
   what targets may ask of the motors is limited elsewhere."""
