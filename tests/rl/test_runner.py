@@ -18,6 +18,7 @@ from decap.errors import UserError
 from decap.methods import METHODS, get_method
 from decap.rl import capture, checkpoint_files, warnings, watching
 from decap.rl.build import cost_columns
+from decap.rl.display import Stopwatch
 from decap.rl.runner import Runner
 from decap.runs import RunSpec, build_configs
 
@@ -279,6 +280,22 @@ def test_an_existing_policy_keeps_its_normaliser_and_a_new_critic_gets_one(tmp_p
   steps = student.env.common_step_counter
   student.fit_normalisers()
   assert student.env.common_step_counter == steps
+
+
+def test_updates_on_a_cpu_use_its_cores_and_rollouts_do_not(monkeypatch):
+  runner = _runner(_spec())
+  threads = []
+  learn, step = runner.alg.learn, runner.rollout_step
+  monkeypatch.setattr(runner, "_update_threads", 2)
+  monkeypatch.setattr(
+    runner.alg, "learn", lambda: threads.append(torch.get_num_threads()) or learn()
+  )
+  monkeypatch.setattr(
+    runner, "rollout_step", lambda: threads.append(torch.get_num_threads()) or step()
+  )
+  runner.iterate(Stopwatch("cpu"))
+  assert threads == [1] * runner.cfg.num_steps_per_env + [2]
+  assert torch.get_num_threads() == 1
 
 
 def test_a_stop_at_the_last_iteration_is_a_finished_run():

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,8 @@ OnIteration = Callable[[int, dict[str, float]], bool | None]
 
 GAIN = "distribution.gain"
 """Name of the actor's gain in a checkpoint; see `Gaussian`."""
+MOST_THREADS = 8
+"""Of torch, in updates on a CPU. Physics rests then, and its cores are free."""
 
 
 class Runner:
@@ -80,6 +82,7 @@ class Runner:
     self._marks = torch.zeros(0)
     self._broken: dict[str, int] = {}
     self._saved_at = time.monotonic()
+    self._update_threads = min(getattr(env.sim, "num_threads", 1), MOST_THREADS)
     # Steps that each environment has lived, and sum and number of those that ended.
     self._age = torch.zeros(env.num_envs, device=self.device)
     self._ended = torch.zeros(2, device=self.device)
@@ -178,8 +181,9 @@ class Runner:
         for _ in range(self.cfg.num_steps_per_env):
           self.rollout_step()
       collected = watch.lap()
-      self.alg.begin_update()
-      self.learn_from_rollout()
+      with _threads(self._update_threads):
+        self.alg.begin_update()
+        self.learn_from_rollout()
     else:
       self.graphs.rollout()
       collected = watch.lap()
@@ -364,3 +368,14 @@ class Runner:
       display.message("Stopping after this iteration; Ctrl-C again quits at once.")
 
     return Interrupts(stop)
+
+
+@contextlib.contextmanager
+def _threads(count: int) -> Iterator[None]:
+  """So many threads of torch; one is best for the small operations of a rollout."""
+  before = torch.get_num_threads()
+  torch.set_num_threads(count)
+  try:
+    yield
+  finally:
+    torch.set_num_threads(before)
