@@ -65,8 +65,12 @@ def test_values_of_each_method(method):
     {"upper": one, "lower": one} if whole_body else {"upper": 0.5, "lower": 0.25}
   )
   assert p_max == expected
-  aided = method in ("decap", "decap-no-barrier", "decap-calm-torso")
-  assert agent.algorithm.feasibility == (FeasibilityCfg() if aided else None)
+  aids = {
+    "decap": FeasibilityCfg(),
+    "decap-no-barrier": FeasibilityCfg(),
+    "decap-calm-torso": FeasibilityCfg(target=0.95, keep=0.97),
+  }
+  assert agent.algorithm.feasibility == aids.get(method)
   assert env.termination.barrier == (method != "decap-no-barrier")
   exact_floor = 1e-6 if method in ("cat", "decap-exact") else None
   assert env.termination.scale_floor_abs == exact_floor

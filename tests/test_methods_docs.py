@@ -75,9 +75,10 @@ def test_the_options_table_lists_the_methods_that_take_each(configs):
 def test_the_options_table_gives_the_defaults(configs):
   for cell, default, taken_by in _table("option"):
     option = cell.strip("`").removeprefix("--")
-    common, _, exception = default.partition("; `cat`: ")
+    common, *exceptions = default.split("; ")
+    others = dict(re.fullmatch("`(.+)`: (.+)", text).groups() for text in exceptions)
     for name in re.findall(r"`([^`]+)`", taken_by):
-      expected = exception if exception and name == "cat" else common
+      expected = others.get(name, common)
       assert str(_value(configs[name], option)) == expected, (name, option)
 
 
