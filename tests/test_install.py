@@ -116,8 +116,9 @@ def _check_wheel(wheel: Path) -> None:
   """Types, version, addresses and a page whose pictures can be seen."""
   assert wheel.name.startswith(f"decap-{decap.__version__}-")
   with zipfile.ZipFile(wheel) as archive:
-    assert "decap/py.typed" in archive.namelist()
-    assert "decap/robots/models/LICENSE" in archive.namelist()
+    shipped = ("py.typed", "robots/models/LICENSE", "evaluation/report.css")
+    for name in (*shipped, "evaluation/playback.js"):
+      assert f"decap/{name}" in archive.namelist()
     (name,) = (n for n in archive.namelist() if n.endswith(".dist-info/METADATA"))
     metadata = archive.read(name).decode()
   assert "Project-URL: Source, https://example.org/someone/decap\n" in metadata

@@ -10,6 +10,8 @@ from decap.evaluation.layout import Layout, short_title, title
 from decap.evaluation.protocol import COMMANDS, fallen_stops
 
 Path = tuple[str, ...]
+Better = Literal["lower", "higher", "whole"] | None
+"""Which of two values is better: "whole" is the one nearer to 100; None: neither is."""
 
 CONDITIONS: dict[str, Path] = {
   "0.5 m/s": ("commands", "forward 0.5"),
@@ -17,6 +19,15 @@ CONDITIONS: dict[str, Path] = {
   "random": (),
 }
 """What gait and posture are compared under, and where their numbers stand."""
+
+
+PAPER_TITLES = {
+  "action_rate": "Action rate",
+  "joint_acc": "DoF acc.",
+  "joint_acc_20ms": "DoF acc. 20 ms",
+  "joint_vel": "DoF velocity",
+  "energy": "Energy",
+}
 
 
 @dataclass(frozen=True)
@@ -28,9 +39,7 @@ class Column:
   """Keys from `metrics` to a summary with mean and std, or to a number."""
   decimals: int = 2
   factor: float = 1.0
-  better: Literal["lower", "higher", "whole"] | None = "lower"
-  """Which of two values is better: "whole" is the one nearer to 100; None where neither
-  is."""
+  better: Better = "lower"
   unit: str = ""
 
   def read(self, metrics: Any) -> tuple[float | None, float | None]:
@@ -44,16 +53,9 @@ class Column:
 
 def smoothness(layout: Layout, group: str, under: Path = ()) -> tuple[Column, ...]:
   """The paper's four, acceleration by both time steps, and what else is constrained."""
-  paper = {
-    "action_rate": "Action rate",
-    "joint_acc": "DoF acc.",
-    "joint_acc_20ms": "DoF acc. 20 ms",
-    "joint_vel": "DoF velocity",
-    "energy": "Energy",
-  }
   return tuple(
     Column(
-      paper.get(name, title(name)),
+      PAPER_TITLES.get(name, title(name)),
       (*under, "smoothness", group, name),
       unit=layout.unit(name),
     )
@@ -63,14 +65,12 @@ def smoothness(layout: Layout, group: str, under: Path = ()) -> tuple[Column, ..
 
 def paper_violations(layout: Layout) -> tuple[Column, ...]:
   """The paper's two quantities; further ones of a task have a table of their own."""
-  names = [n for n in ("joint_acc", "action_rate") if n in layout.joint_quantities]
   return tuple(
     _share(
-      f"{short_title(name)} {group}",
-      *("violations", group, name, "any_joint"),
-      unit="%",
+      f"{short_title(name)} {group}", ("violations", group, name, "any_joint"), unit="%"
     )
-    for name in names
+    for name in ("joint_acc", "action_rate")
+    if name in layout.joint_quantities
     for group in layout.groups
   )
 
@@ -78,29 +78,22 @@ def paper_violations(layout: Layout) -> tuple[Column, ...]:
 def violations(layout: Layout, group: str, kind: str) -> tuple[Column, ...]:
   """Every quantity of a group; kind is "any_joint" or "joint_steps"."""
   return tuple(
-    _share(short_title(name), "violations", group, name, kind)
+    _share(short_title(name), ("violations", group, name, kind))
     for name in layout.joint_quantities
   )
 
 
 def scalars(layout: Layout) -> tuple[Column, ...]:
   """Quantities of the whole robot."""
-
-  def columns(name: str) -> tuple[Column, ...]:
-    path = ("scalars", name)
-    return (
-      Column(title(name), (*path, "mean"), unit=layout.unit(name)),
-      _share(f"{title(name)} violations", *path, "violations", unit="%"),
-      _share(
-        f"{title(name)} share of δ̄",
-        *("delta", "share", name),
-        decimals=0,
-        better=None,
-        unit="%",
-      ),
+  columns: list[Column] = []
+  for name in layout.scalars:
+    text, share = title(name), ("delta", "share", name)
+    columns += (
+      Column(text, ("scalars", name, "mean"), unit=layout.unit(name)),
+      _share(f"{text} violations", ("scalars", name, "violations"), unit="%"),
+      _share(f"{text} share of δ̄", share, 0, None, "%"),
     )
-
-  return tuple(column for name in layout.scalars for column in columns(name))
+  return tuple(columns)
 
 
 def task() -> tuple[Column, ...]:
@@ -123,19 +116,13 @@ def following_others() -> tuple[Column, ...]:
   """Followed sideways, turning and mixed, and what happens without a command."""
   names = [name for name in COMMANDS if name.startswith(("left", "right", "turn"))]
   names += [name for name in COMMANDS if name.startswith("mixed")]
-  zero = ("commands", "zero")
+  zero, stops = ("commands", "zero"), ("commands", "stop", "falls_per_minute")
   return (
     *(_command(name) for name in names),
     _followed("Random yaw", (), "followed_yaw"),
     Column("Drift at zero", (*zero, "drift"), decimals=3, unit="m/s"),
     Column("Lift-offs at zero", (*zero, "gait", "lift_offs"), unit="1/s"),
-    Column(
-      "Stops that fall",
-      ("commands", "stop", "falls_per_minute"),
-      factor=100.0 * fallen_stops(1.0),
-      decimals=1,
-      unit="%",
-    ),
+    Column("Stops that fall", stops, 1, 100.0 * fallen_stops(1.0), unit="%"),
   )
 
 
@@ -143,17 +130,9 @@ def gait(under: Path = ()) -> tuple[Column, ...]:
   """Correlation of the feet's contacts, shares of time, and steps."""
   return (
     Column("Correlation", (*under, "gait", "correlation")),
-    _share("Flight", *under, "gait", "flight", unit="%", decimals=1),
-    _share(
-      "Double support",
-      *(*under, "gait", "double_support"),
-      unit="%",
-      decimals=0,
-      better=None,
-    ),
-    Column(
-      "Lift-offs per foot", (*under, "gait", "lift_offs"), unit="1/s", better=None
-    ),
+    _share("Flight", (*under, "gait", "flight"), 1, unit="%"),
+    _share("Double support", (*under, "gait", "double_support"), 0, None, "%"),
+    Column("Lift-offs per foot", (*under, "gait", "lift_offs"), 2, 1.0, None, "1/s"),
   )
 
 
@@ -179,7 +158,7 @@ def axes(segment: str, under: Path = ()) -> tuple[Column, ...]:
 def jitter(groups: Sequence[str]) -> tuple[Column, ...]:
   """Action power above 5 Hz, and mean δ̄."""
   return (
-    *(_share(f"Jitter {group}", "jitter", group, unit="%") for group in groups),
+    *(_share(f"Jitter {group}", ("jitter", group), unit="%") for group in groups),
     Column("Mean δ̄", ("delta", "mean"), decimals=4),
   )
 
@@ -187,12 +166,7 @@ def jitter(groups: Sequence[str]) -> tuple[Column, ...]:
 def delta_share(layout: Layout, group: str) -> tuple[Column, ...]:
   """Which constraint decides δ̄."""
   return tuple(
-    _share(
-      short_title(name),
-      *("delta", "share", f"{name}/{group}"),
-      decimals=0,
-      better=None,
-    )
+    _share(short_title(name), ("delta", "share", f"{name}/{group}"), 0, None)
     for name in layout.joint_quantities
   )
 
@@ -224,9 +198,11 @@ def _command(name: str) -> Column:
 
 
 def _followed(title: str, under: Path, name: str = "followed") -> Column:
-  path = (*under, "tracking", name)
-  return Column(title, path, factor=100.0, decimals=0, unit="%", better="whole")
+  return _share(title, (*under, "tracking", name), 0, "whole", "%")
 
 
-def _share(title: str, *path: str, **options: Any) -> Column:
-  return Column(title, path, factor=100.0, **options)
+def _share(
+  title: str, path: Path, decimals: int = 2, better: Better = "lower", unit: str = ""
+) -> Column:
+  """A part of one, in percent."""
+  return Column(title, path, decimals, 100.0, better, unit)

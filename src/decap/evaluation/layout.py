@@ -44,6 +44,17 @@ Limits = dict[str, Any]
 """Quantity -> group -> limit, or one limit for a scalar quantity."""
 
 
+def limits_by_row(limits: Limits) -> dict[str, float]:
+  """Limits by "quantity/group", or "quantity" for a scalar."""
+  rows = {}
+  for name, limit in limits.items():
+    if isinstance(limit, Mapping):
+      rows |= {f"{name}/{group}": value for group, value in limit.items()}
+    else:
+      rows[name] = limit
+  return rows
+
+
 def title(quantity: str) -> str:
   """What figures and tables call a quantity, whoever defined it."""
   return TITLES.get(quantity, quantity.replace("_", " ").capitalize())

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from decap.errors import UserError, unknown
-from decap.evaluation.layout import Layout, Limits
+from decap.evaluation.layout import Layout, Limits, limits_by_row
 from decap.evaluation.metrics import measure_trajectory
 from decap.evaluation.trajectory import Trajectory
 from decap.files import write_text
@@ -51,10 +51,8 @@ class Profile:
 
   def share_above(self, limits: Limits) -> dict[str, float]:
     """Row -> share of the steps that exceed a limit."""
-    return {
-      row: float((values > _limit_of(limits, row)).mean())
-      for row, values in self.rows.items()
-    }
+    bounds = limits_by_row(limits)
+    return {row: float((q > bounds[row]).mean()) for row, q in self.rows.items()}
 
 
 def profile_trajectory(trajectory: Trajectory) -> Profile:
@@ -121,11 +119,6 @@ def propose_limits(
   return limits
 
 
-def _limit_of(limits: Limits, row: str) -> float:
-  name, _, group = row.partition("/")
-  return limits[name][group] if group else limits[name]
-
-
 def _round_up(value: float) -> float:
   """To three significant digits, upwards."""
   if value <= 0.0:
@@ -160,14 +153,14 @@ def write_limits(
 
 def row_table(walking: Profile, standing: Profile, limits: Limits) -> Any:
   """What was measured, what it needs to stand, and what is proposed of it."""
-  shares = walking.share_above(limits)
+  shares, bounds = walking.share_above(limits), limits_by_row(limits)
   heads = ("Row", *(f"{100 * q:g} %" for q in QUANTILES), "standing", "limit", "above")
   lines = []
   for row in walking.rows:
     unit = walking.layout.unit(row.split("/")[0])
     values = [walking.quantile(row, q) for q in QUANTILES]
     needs = standing.quantile(row, STANDING_QUANTILE)
-    texts = map(_digits, (*values, needs, _limit_of(limits, row)))
+    texts = map(_digits, (*values, needs, bounds[row]))
     lines.append((f"{row} ({unit})" if unit else row, *texts, f"{shares[row]:.1%}"))
   return _table("Proposed limits", heads, lines)
 

@@ -57,10 +57,11 @@ def make_report(report: ReportInput) -> str:
 
 def make_page(title: str, lead: str, sections: Sequence[str]) -> str:
   """A page of sections in the report's style."""
+  style = Path(__file__).with_name("report.css").read_text("utf-8")
   head = (
     '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
     '<meta name="viewport" content="width=device-width, initial-scale=1">'
-    f"<title>{html.escape(title)}</title><style>{_STYLE}</style></head>"
+    f"<title>{html.escape(title)}</title><style>\n{style}</style></head>"
   )
   body = (
     f"<header><h1>{html.escape(title)}</h1><p>{html.escape(lead)}</p></header>"
@@ -221,73 +222,3 @@ def _plain_table(heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     f'<div class="scroll" tabindex="0"><table class="plain"><thead><tr>{head}</tr>'
     f"</thead><tbody>{body}</tbody></table></div>"
   )
-
-
-_STYLE = """
-:root { color-scheme: light dark; --ink: #1c2430; --soft: #5b6675; --line: #d8dde3;
-  --page: #f4f6f8; --card: #fff; --accent: #0072B2; --cue: rgb(0 0 0 / 0.28);
-  --bone: #444; }
-@media (prefers-color-scheme: dark) { :root { --ink: #e6e9ee; --soft: #a3adba;
-  --line: #38414d; --page: #12161b; --card: #1b2129; --accent: #5db4e6;
-  --cue: rgb(0 0 0 / 0.75); --bone: #c3cad3; } }
-* { box-sizing: border-box; }
-body { margin: 0; color: var(--ink); background: var(--page);
-  font: 16px/1.5 system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; }
-main { max-width: 1320px; margin: 0 auto; padding: 24px clamp(10px, 3vw, 40px); }
-header { border-bottom: 3px solid var(--accent); margin-bottom: 20px; }
-h1 { font-size: clamp(1.35rem, 4vw, 2rem); margin: 0; line-height: 1.2; }
-header p { color: var(--soft); margin: 6px 0 14px; overflow-wrap: anywhere; }
-section { background: var(--card); border: 1px solid var(--line); border-radius: 8px;
-  padding: 6px clamp(10px, 2vw, 24px) 18px; margin-bottom: 20px; }
-h2 { font-size: 1.25rem; margin: 12px 0 8px; }
-h3 { font-size: 1rem; margin: 20px 0 6px; }
-/* Shadows at the edges say that there is more; they go where the table ends. */
-.scroll { overflow-x: auto; background:
-  linear-gradient(to right, var(--card) 30%, transparent) left / 40px 100%,
-  linear-gradient(to left, var(--card) 30%, transparent) right / 40px 100%,
-  linear-gradient(to right, var(--cue), transparent) left / 14px 100%,
-  linear-gradient(to left, var(--cue), transparent) right / 14px 100%;
-  background-repeat: no-repeat; background-attachment: local, local, scroll, scroll; }
-table { border-collapse: collapse; font-size: 0.88rem; width: 100%;
-  font-variant-numeric: tabular-nums; }
-th, td { padding: 5px 10px; text-align: right; white-space: nowrap;
-  border-bottom: 1px solid var(--line); }
-th { font-weight: 600; }
-thead th { border-bottom: 2px solid var(--ink); white-space: normal;
-  vertical-align: bottom; }
-th.lead { text-align: left; }
-tbody th { font-weight: 500; }
-tbody .lead[scope=row] { position: sticky; left: 0; background: var(--card);
-  white-space: normal; min-width: 7.5em; }
-tr.section > * { border-top: 2px solid var(--soft); }
-td b { color: var(--accent); }
-.std, .ratio, .marks { color: var(--soft); font-size: 0.82em; }
-table.plain { width: auto; }
-table.plain th, table.plain td { text-align: left; }
-pre { background: var(--page); border: 1px solid var(--line); border-radius: 6px;
-  padding: 10px; white-space: pre-wrap; overflow-wrap: anywhere; font-size: 0.85rem; }
-.figures { columns: 2 480px; column-gap: 24px; }
-figure { margin: 0 0 22px; min-width: 0; break-inside: avoid; }
-figure img { width: 100%; min-width: 440px; height: auto; display: block;
-  background: #fff; border-radius: 6px; padding: 4px; }
-figcaption { color: var(--soft); font-size: 0.85rem; padding-top: 4px;
-  font-variant-numeric: tabular-nums; }
-.clips { display: grid; gap: 12px;
-  grid-template-columns: repeat(auto-fit, minmax(min(100%, 260px), 1fr)); }
-.clip { margin: 0; }
-.clip canvas { width: 100%; height: 320px; background: var(--page);
-  border-radius: 6px; border: 1px solid var(--line); touch-action: pan-y;
-  cursor: grab; }
-.controls { display: flex; flex-wrap: wrap; gap: 10px; align-items: center;
-  margin-top: 10px; }
-.controls input { flex: 1 1 160px; accent-color: var(--accent); }
-.controls button, .controls select { font: inherit; padding: 4px 14px;
-  color: var(--ink); border: 1px solid var(--line); border-radius: 6px;
-  background: var(--card); }
-.hint, .missing, .note { color: var(--soft); font-size: 0.85rem; }
-@media (max-width: 520px) { th, td { padding: 5px 6px; }
-  tbody .lead[scope=row] { min-width: 6em; } figure img { min-width: 600px; }
-  figure:not(.clip) figcaption::before { content: "swipe ↔ · "; } }
-@media print { body { background: #fff; } section { border: 0; break-inside: avoid; }
-  .controls { display: none; } }
-"""

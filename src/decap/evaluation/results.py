@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from decap.errors import UserError
-from decap.evaluation.layout import Layout
+from decap.evaluation.layout import Layout, limits_by_row
 from decap.evaluation.protocol import protocol_differences
 from decap.files import write_text
 
 METRICS_FORMAT = "decap-metrics"
 METRICS_SCHEMA = 1
 
+_SECTIONS = ("policy", "protocol", "layout", "metrics", "engine", "versions")
 _SUMMARIES = ("smoothness", "violations", "tracking", "standing_still")
 _FIELDS = {
   "protocol": ("task", "rollouts", "envs", "steps", "commands", "command", "disturbed"),
@@ -44,12 +45,8 @@ class Result:
     return {
       "format": METRICS_FORMAT,
       "schema": METRICS_SCHEMA,
-      "policy": self.policy,
-      "protocol": self.protocol,
+      **{name: getattr(self, name) for name in _SECTIONS},
       "layout": self.layout.to_dict(),
-      "metrics": self.metrics,
-      "engine": self.engine,
-      "versions": self.versions,
     }
 
   def save(self, path: Path) -> None:
@@ -91,19 +88,13 @@ def load_result(path: Path | str) -> Result:
     what = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
     raise UserError(f"{path} is not a whole metrics file: {what}.") from error
   return Result(
-    policy=data["policy"],
-    protocol=data["protocol"],
-    layout=layout,
-    metrics=data["metrics"],
-    engine=data["engine"],
-    versions=data["versions"],
-    path=path,
+    **{name: data[name] for name in _SECTIONS} | {"layout": layout}, path=path
   )
 
 
 def _missing(data: Mapping[str, Any]) -> str | None:
   """The first field that every metrics file has and this one lacks."""
-  for section in ("policy", "protocol", "layout", "metrics", "engine", "versions"):
+  for section in _SECTIONS:
     if not isinstance(data.get(section), dict):
       return section
   for section, names in _FIELDS.items():
@@ -171,28 +162,13 @@ def _layout_differences(a: Layout, b: Layout) -> list[str]:
     )
   elif a.groups != b.groups:
     differences.append("body groups")
-  differences += _limit_differences(a.limits, b.limits)
-  for name in ("control_dt", "physics_dt"):
-    if getattr(a, name) != getattr(b, name):
-      differences.append(f"{name}: {getattr(a, name)} against {getattr(b, name)}")
-  return differences
-
-
-def _limit_differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
-  ours, theirs = _limit_rows(a), _limit_rows(b)
-  return [
+  ours, theirs = limits_by_row(a.limits), limits_by_row(b.limits)
+  differences += [
     f"limit of {row}: {ours.get(row)} against {theirs.get(row)}"
     for row in sorted({**ours, **theirs})
     if ours.get(row) != theirs.get(row)
   ]
-
-
-def _limit_rows(limits: Mapping[str, Any]) -> dict[str, float]:
-  """Limits by "quantity/group", or "quantity" for a scalar."""
-  rows = {}
-  for name, limit in limits.items():
-    if isinstance(limit, Mapping):
-      rows |= {f"{name}/{group}": value for group, value in limit.items()}
-    else:
-      rows[name] = limit
-  return rows
+  for name in ("control_dt", "physics_dt"):
+    if getattr(a, name) != getattr(b, name):
+      differences.append(f"{name}: {getattr(a, name)} against {getattr(b, name)}")
+  return differences

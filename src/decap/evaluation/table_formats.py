@@ -7,28 +7,59 @@ import html
 import io
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from decap.evaluation.columns import Column
 from decap.evaluation.tables import Cell, Row, Table
 
 
-def cell_text(cell: Cell, column: Column) -> str:
-  """A cell as plain text."""
+@dataclass(frozen=True)
+class _Marks:
+  """How a format writes what stands beside a mean, and the best of a column."""
+
+  std: str
+  interval: str
+  ratio: str
+  best: str = "{}"
+
+
+_PLAIN = _Marks(" ±{}", " [±{}]", " ({}×)")
+_HTML = _Marks(
+  ' <span class="std">±{}</span>',
+  ' <span class="std">[±{}]</span>',
+  ' <span class="ratio">{}×</span>',
+  "<b>{}</b>",
+)
+_LATEX = _Marks(
+  r"\,{{\scriptsize\textcolor{{gray}}{{$\pm{}$}}}}",
+  r"\,{{\scriptsize[$\pm{}$]}}",
+  r" ({}$\times$)",
+  r"\textbf{{{}}}",
+)
+
+
+def cell_text(cell: Cell, column: Column, marks: _Marks = _PLAIN) -> str:
+  """A cell as text."""
   if cell.mean is None:
     return "–"
-  text = _digits(cell.mean, column)
-  if cell.std is not None:
-    text += f" ±{cell.std:.{column.decimals}f}"
-  if cell.interval is not None:
-    text += f" [±{cell.interval:.{column.decimals}f}]"
-  if cell.ratio is not None:
-    text += f" ({cell.ratio:.2f}×)"
-  return text
+  text = f"{cell.mean:.{column.decimals}f}"
+  text = text if float(text) else text.removeprefix("-")  # There is no minus zero.
+  text = marks.best.format(text) if cell.best else text
+  for form, value in ((marks.std, cell.std), (marks.interval, cell.interval)):
+    if value is not None:
+      text += form.format(f"{value:.{column.decimals}f}")
+  return text if cell.ratio is None else text + marks.ratio.format(f"{cell.ratio:.2f}")
 
 
-def _digits(value: float, column: Column) -> str:
-  text = f"{value:.{column.decimals}f}"
-  return text if float(text) else text.removeprefix("-")  # There is no minus zero.
+def _cell_texts(row: Row, table: Table, marks: _Marks = _PLAIN) -> list[str]:
+  pairs = zip(row.cells, table.columns, strict=True)
+  return [cell_text(cell, column, marks) for cell, column in pairs]
+
+
+def _bold(row: Row, table: Table, form: str) -> list[str]:
+  """Cells of a row as plain text, the best of a column in bold as a whole."""
+  texts = zip(_cell_texts(row, table), row.cells, strict=True)
+  return [form.format(text) if cell.best else text for text, cell in texts]
 
 
 def header(column: Column) -> str:
@@ -64,25 +95,16 @@ def to_rich(table: Table):
   )
   for lead in _leads(table):
     out.add_column(lead, no_wrap=True)
-  for index, column in enumerate(table.columns):
-    texts = [
-      header(column),
-      *(cell_text(row.cells[index], column) for row in table.rows),
-    ]
+  lines = [map(header, table.columns), *(_cell_texts(row, table) for row in table.rows)]
+  for head, *texts in zip(*lines, strict=True):
     # A narrow terminal breaks lines between words, never within one.
-    longest = max(len(word) for text in texts for word in text.split())
-    out.add_column(header(column), justify="right", min_width=longest)
+    longest = max(len(word) for text in (head, *texts) for word in text.split())
+    out.add_column(head, justify="right", min_width=longest)
   for row, section, ended in _rows(table):
     if ended:
       out.add_section()
-    texts = [
-      f"[bold]{cell_text(cell, column)}[/bold]"
-      if cell.best
-      else cell_text(cell, column)
-      for cell, column in zip(row.cells, table.columns, strict=True)
-    ]
     name = row.name.replace(" [", "\n[")  # Marks on a line of their own.
-    out.add_row(*section, escape(name), *texts)
+    out.add_row(*section, escape(name), *_bold(row, table, "[bold]{}[/bold]"))
   return out
 
 
@@ -92,11 +114,8 @@ def to_markdown(table: Table) -> str:
   align = ["---"] * len(leads) + ["---:"] * len(table.columns)
   lines = [_pipes([*leads, *map(header, table.columns)]), _pipes(align)]
   for row in table.rows:
-    texts = []
-    for cell, column in zip(row.cells, table.columns, strict=True):
-      text = cell_text(cell, column)
-      texts.append(f"**{text}**" if cell.best else text)
-    lines.append(_pipes([row.section, row.name][-len(leads) :] + texts))
+    names = [row.section, row.name][-len(leads) :]
+    lines.append(_pipes([*names, *_bold(row, table, "**{}**")]))
   head = f"**{table.title}.** {table.note}".rstrip()
   return f"{head}\n\n" + "\n".join(lines) + "\n"
 
@@ -117,10 +136,7 @@ def to_latex(table: Table) -> str:
   for row, section, ended in _rows(table):
     if ended:
       lines.append(r"\midrule")
-    cells = [
-      _latex_cell(cell, column)
-      for cell, column in zip(row.cells, table.columns, strict=True)
-    ]
+    cells = [text.replace("–", "--") for text in _cell_texts(row, table, _LATEX)]
     lines.append(" & ".join([*map(_latex, (*section, row.name)), *cells]) + r" \\")
   lines += [r"\bottomrule", r"\end{tabular}", r"\end{table}", ""]
   return "\n".join(lines)
@@ -150,21 +166,17 @@ def to_html(table: Table) -> str:
   """An HTML table without its note; the best cells are bold."""
   lines = ["<table>", "<thead><tr>"]
   lines += [f'<th scope="col" class="lead">{text}</th>' for text in _leads(table)]
-  lines += [f'<th scope="col">{_html_header(column)}</th>' for column in table.columns]
+  for column in table.columns:
+    text = re.sub(r" ([↓↑→])", r"&nbsp;\1", html.escape(header(column)))
+    lines.append(f'<th scope="col">{text}</th>')
   lines += ["</tr></thead>", "<tbody>"]
   for row, section, ended in _rows(table):
     lines.append('<tr class="section">' if ended else "<tr>")
     lines += [f'<th class="lead">{html.escape(name)}</th>' for name in section]
     lines.append(f'<th scope="row" class="lead">{_html_name(row)}</th>')
-    for cell, column in zip(row.cells, table.columns, strict=True):
-      lines.append(_html_cell(cell, column))
+    lines += [f"<td>{text}</td>" for text in _cell_texts(row, table, _HTML)]
     lines.append("</tr>")
   return "\n".join([*lines, "</tbody>", "</table>"])
-
-
-def _html_header(column: Column) -> str:
-  text = html.escape(header(column))
-  return re.sub(r" ([↓↑→])", r"&nbsp;\1", text)
 
 
 def _html_name(row: Row) -> str:
@@ -172,43 +184,11 @@ def _html_name(row: Row) -> str:
   return html.escape(row.label) + marks
 
 
-def _html_cell(cell: Cell, column: Column) -> str:
-  if cell.mean is None:
-    return "<td>–</td>"
-  parts = [
-    f"<b>{_digits(cell.mean, column)}</b>" if cell.best else _digits(cell.mean, column)
-  ]
-  if cell.std is not None:
-    parts.append(f'<span class="std">±{cell.std:.{column.decimals}f}</span>')
-  if cell.interval is not None:
-    interval = f"[±{cell.interval:.{column.decimals}f}]"
-    parts.append(f'<span class="std">{interval}</span>')
-  if cell.ratio is not None:
-    parts.append(f'<span class="ratio">{cell.ratio:.2f}×</span>')
-  return f"<td>{' '.join(parts)}</td>"
-
-
 def _pipes(cells: Sequence[str]) -> str:
   return "| " + " | ".join(cells) + " |"
 
 
-def _latex_cell(cell: Cell, column: Column) -> str:
-  if cell.mean is None:
-    return "--"
-  text = _digits(cell.mean, column)
-  text = rf"\textbf{{{text}}}" if cell.best else text
-  if cell.std is not None:
-    std = f"{cell.std:.{column.decimals}f}"
-    text += rf"\,{{\scriptsize\textcolor{{gray}}{{$\pm{std}$}}}}"
-  if cell.interval is not None:
-    half = f"{cell.interval:.{column.decimals}f}"
-    text += rf"\,{{\scriptsize[$\pm{half}$]}}"
-  if cell.ratio is not None:
-    text += rf" ({cell.ratio:.2f}$\times$)"
-  return text
-
-
-_LATEX = {
+_LATEX_CHARACTERS = {
   "\\": r"\textbackslash{}",
   **{char: f"\\{char}" for char in "&%$#_{}"},
   "~": r"\textasciitilde{}",
@@ -229,5 +209,8 @@ _LATEX = {
 
 
 def _latex(text: str) -> str:
-  parts = ("".join(_LATEX.get(char, char) for char in part) for part in text.split("δ̄"))
+  parts = (
+    "".join(_LATEX_CHARACTERS.get(char, char) for char in part)
+    for part in text.split("δ̄")
+  )
   return r"$\bar\delta$".join(parts)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import statistics
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from decap.errors import UserError
 from decap.evaluation import columns as cols
@@ -29,12 +30,12 @@ METHOD_TITLES = {
 }
 """Methods in the order of the tables, and what the tables call them."""
 
-Pairs = dict[str, tuple[str, cols.Path]]
-"""Section -> body group or segment, and a condition's place."""
-
+TASK = "Steps with a violation by at least one joint, and task performance"
 STANDING = "Standing still"
-"""A robot that ignores every command: computed from the commands alone."""
+"""A robot that ignores every command: computed from the commands alone, a row of `TASK`."""
 
+Columns = tuple[Column, ...]
+Sections = Mapping[str, Columns]
 
 LOSSES = {"lower": float, "higher": lambda v: -v, "whole": lambda v: abs(v - 100.0)}
 """What the best of a column has least of: who does more than told is no better."""
@@ -133,85 +134,64 @@ def make_tables(
   check_comparable(results)
   base = _find_baseline(methods, baseline)
   note = _note(methods, base)
-  layout = results[0].layout
-  groups = list(layout.groups)
-  segments = _segments(results)
-
-  def flat(title: str, columns: tuple[Column, ...]) -> Table:
-    return Table(title, columns, _table_rows(methods, columns, base), note)
-
-  def by(
-    sections: Sequence[str],
-    title: str,
-    columns: Callable[[str], tuple[Column, ...]],
-    group: str = "Group",
-  ) -> Table:
+  tables = []
+  for title, sections, group in _contents(results):
     rows = [
       row
-      for section in sections
-      for row in _table_rows(methods, columns(section), base, section)
+      for section, columns in sections.items()
+      for row in _table_rows(methods, columns, base, section)
     ]
-    return Table(title, columns(sections[0]), tuple(rows), note, group=group)
-
-  task = flat(
-    "Steps with a violation by at least one joint, and task performance",
-    (*cols.paper_violations(layout), *cols.task()),
-  )
-  task = replace(task, rows=(*task.rows, _standing_row(methods, task.columns)))
-  walks = list(CONDITIONS)
-  pairs: Pairs = {f"{g}, {w}": (g, CONDITIONS[w]) for g in groups for w in walks[:2]}
-  parts: Pairs = {
-    f"{name}, {w}": (s, CONDITIONS[w]) for s, name in segments.items() for w in walks
-  }
-  tables = [
-    by(groups, "Smoothness", lambda group: cols.smoothness(layout, group)),
-    task,
-    flat("Followed forward and backward", cols.following_straight()),
-    flat("Followed sideways, turning and mixed; standing", cols.following_others()),
-    by(walks, "Gait", lambda w: cols.gait(CONDITIONS[w]), "Commands"),
-    by(
-      walks,
-      "Angular velocity (root mean square)",
-      lambda w: cols.posture(segments, CONDITIONS[w]),
-      "Commands",
-    ),
-    by(
-      list(pairs),
-      "Smoothness while walking forward",
-      lambda pair: cols.smoothness(layout, *pairs[pair]),
-    ),
-    by(
-      groups,
-      "Steps with a violation by at least one joint (%)",
-      lambda group: cols.violations(layout, group, "any_joint"),
-    ),
-    by(
-      groups,
-      "Joint-steps with a violation (%)",
-      lambda group: cols.violations(layout, group, "joint_steps"),
-    ),
-    by(
-      list(parts),
-      "Angular velocity by axis (root mean square)",
-      lambda part: cols.axes(*parts[part]),
-      "Body",
-    ),
-    flat(
-      "Action power above 5 Hz, and DeCap's termination probability",
-      cols.jitter(groups),
-    ),
-    by(
-      groups,
-      "Share of δ̄ by the constraint that decides it (%)",
-      lambda group: cols.delta_share(layout, group),
-    ),
-    flat("Quantities of the whole robot", cols.scalars(layout)),
-    flat("What a run cost", cols.cost()),
-  ]
+    columns = next(iter(sections.values()), ())
+    if title == TASK:
+      rows.append(_standing_row(methods, columns))
+    tables.append(Table(title, columns, tuple(rows), note, group=group))
   return [
     table
     for table in tables
     if any(cell.mean is not None for row in table.rows for cell in row.cells)
+  ]
+
+
+def _contents(results: Sequence[Result]) -> list[tuple[str, Sections, str]]:
+  """Titles of all tables, columns by section, and what the sections are."""
+  layout, segments = results[0].layout, _segments(results)
+  groups, walks = list(layout.groups), CONDITIONS.items()
+
+  def by_group(columns: Callable[..., Columns], *more: str) -> Sections:
+    return {group: columns(layout, group, *more) for group in groups}
+
+  gaits = {walk: cols.gait(under) for walk, under in walks}
+  postures = {walk: cols.posture(segments, under) for walk, under in walks}
+  forward = {
+    f"{group}, {walk}": cols.smoothness(layout, group, under)
+    for group in groups
+    for walk, under in list(walks)[:2]
+  }
+  axes = {
+    f"{name}, {walk}": cols.axes(segment, under)
+    for segment, name in segments.items()
+    for walk, under in walks
+  }
+  any_joint = by_group(cols.violations, "any_joint")
+  joint_steps = by_group(cols.violations, "joint_steps")
+  sideways = "Followed sideways, turning and mixed; standing"
+  power = "Action power above 5 Hz, and DeCap's termination probability"
+  share = "Share of δ̄ by the constraint that decides it (%)"
+  return [
+    ("Smoothness", by_group(cols.smoothness), "Group"),
+    (TASK, {"": (*cols.paper_violations(layout), *cols.task())}, ""),
+    ("Followed forward and backward", {"": cols.following_straight()}, ""),
+    (sideways, {"": cols.following_others()}, ""),
+    ("Gait", gaits, "Commands"),
+    ("Angular velocity (root mean square)", postures, "Commands"),
+    ("Smoothness while walking forward", forward, "Group"),
+    ("Steps with a violation by at least one joint (%)", any_joint, "Group"),
+    ("Joint-steps with a violation (%)", joint_steps, "Group"),
+    ("Angular velocity by axis (root mean square)", axes, "Body"),
+    (power, {"": cols.jitter(groups)}, ""),
+    (share, by_group(cols.delta_share), "Group"),
+    ("Quantities of the whole robot", {"": cols.scalars(layout)}, ""),
+    ("What a run cost", {"": cols.cost()}, ""),
   ]
 
 
@@ -221,21 +201,19 @@ def command_tables(result: Result) -> list[Table]:
     name: ("commands", name) for name in result.metrics.get("commands", {})
   }
   places[result.protocol["commands"]] = ()
-  method, note = MethodResults("", [result]), _note([MethodResults("", [result])], None)
+  method, segments = MethodResults("", [result]), _segments([result])
 
-  def table(title: str, columns: Callable[[cols.Path], tuple[Column, ...]]) -> Table:
+  def table(title: str, columns: Callable[[cols.Path], Columns]) -> Table:
     rows = [
       Row(name, tuple(_cell(method, column) for column in columns(under)))
       for name, under in places.items()
     ]
+    note = _note([method], None)
     return Table(title, columns(()), tuple(rows), note, lead="Command")
 
   return [
     table("What it follows, and its gait", cols.walk),
-    table(
-      "Angular velocity (root mean square)",
-      lambda under: cols.posture(_segments([result]), under),
-    ),
+    table("Angular velocity (root mean square)", partial(cols.posture, segments)),
   ]
 
 
@@ -244,18 +222,16 @@ def _segments(results: Sequence[Result]) -> dict[str, str]:
   titles: dict[str, str] = {}
   key = "angular_velocity"
   measured = [r.metrics[key] for r in results if key in r.metrics]
+
+  def alike(a: str, b: str) -> bool:
+    return all(m.get(a) is not None and m.get(a) == m.get(b) for m in measured)
+
   for name in dict.fromkeys(n for r in results for n in r.layout.segments):
     title = name.replace("_", " ")
-    same = (
-      other
-      for other in titles
-      if all(m.get(other) is not None and m.get(other) == m.get(name) for m in measured)
-    )
-    twin = next(same, None)
-    if twin is None:
-      titles[name] = title.capitalize()
-    else:
+    if twin := next((other for other in titles if alike(other, name)), None):
       titles[twin] += f", {title}"
+    else:
+      titles[name] = title.capitalize()
   return titles
 
 
@@ -373,12 +349,9 @@ def _note(methods: Sequence[MethodResults], baseline: MethodResults | None) -> s
   protocol = methods[0].results[0].protocol
   counts = sorted({len(method.results) for method in methods})
   seeds = " or ".join(str(count) for count in counts)
-  deviation = "seeds" if counts[0] > 1 else "rollouts" if counts[-1] == 1 else "mixed"
-  over = {
-    "seeds": f"± over seeds, {INTERVAL}",
-    "rollouts": "± over rollouts",
-    "mixed": f"± over seeds, {INTERVAL}; over rollouts where there is one seed",
-  }[deviation]
+  over = f"± over seeds, {INTERVAL}" if counts[-1] > 1 else "± over rollouts"
+  if counts[0] == 1 < counts[-1]:
+    over += "; over rollouts where there is one seed"
   commands = protocol["command"] or protocol["commands"]
   parts = [
     f"{protocol['task']}: {protocol['rollouts']} × {protocol['envs']} environments × "
