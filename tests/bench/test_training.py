@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from decap.bench import training
-from decap.bench.cases import CASES, Timing, rsl_rl_cfg
+from decap.bench.cases import CASES, rsl_rl_cfg, speeds
 from decap.bench.gpu import BusyMeter, is_out_of_memory, memory_gb
 from decap.bench.report import Report, Settings, run_benchmark
 from decap.bench.training import BENCHMARK, measure_case
@@ -22,20 +22,18 @@ def speed(case: str, rollout: float, train: float | None, num_envs: int = 64) ->
 
 
 def test_rates_follow_from_times(monkeypatch):
-  timing = Timing(0.5, 0.3, steps=2400, iterations=4, busy=0.25, memory_gb=None)
-  monkeypatch.setitem(CASES, "eager", ("ours", lambda settings: timing))
+  row = speeds([(0.4, 0.2), (0.6, 0.4)], 2400, 0.25, "cpu")
+  monkeypatch.setitem(CASES, "eager", ("ours", lambda settings: row))
   row = measure_case("eager", SETTINGS)
   assert row["rollout_steps_per_s"] == pytest.approx(2400 / 0.5)
   assert row["train_steps_per_s"] == pytest.approx(2400 / 0.8)
   assert row["collect_ms"] == pytest.approx(500.0)
   assert row["update_ms"] == pytest.approx(300.0)
-  assert (row["num_envs"], row["iterations"], row["busy"]) == (100, 4, 0.25)
+  assert (row["num_envs"], row["iterations"], row["busy"]) == (100, 2, 0.25)
 
 
-def test_physics_has_no_training_rate(monkeypatch):
-  timing = Timing(0.5, 0.0, steps=2400, iterations=4, busy=None, memory_gb=None)
-  monkeypatch.setitem(CASES, "physics", ("physics", lambda settings: timing))
-  row = measure_case("physics", SETTINGS)
+def test_physics_has_no_training_rate():
+  row = speeds([(0.5, 0.0)], 2400, None, "cpu")
   assert row["rollout_steps_per_s"] == 4800
   assert row["train_steps_per_s"] is None and row["update_ms"] is None
 

@@ -13,7 +13,7 @@ import math
 import statistics
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -29,7 +29,7 @@ from mjlab.tasks import registry
 from mjlab.utils.torch import configure_torch_backends
 
 from decap.bench.gpu import BusyMeter, memory_gb
-from decap.bench.report import Settings
+from decap.bench.report import Row, Settings
 from decap.envs.constrained_env import ConstrainedEnv, ConstrainedEnvCfg
 from decap.envs.stock import stock_twin
 from decap.rl import capture
@@ -50,25 +50,27 @@ STOCK_WARM_UP = 2
 MIN_ITERATIONS = 3
 
 
-@dataclass(frozen=True)
-class Timing:
-  """Seconds of the two stages of an iteration, and what the GPU did meanwhile."""
+def speeds(
+  times: Sequence[tuple[float, float]], steps: int, busy: float | None, device: str
+) -> Row:
+  """A case's numbers.
 
-  collect_s: float
-  update_s: float
-  steps: int
-  """Environment steps per iteration, all environments together."""
-  iterations: int
-  busy: float | None
-  memory_gb: float | None
-
-  @staticmethod
-  def of(
-    times: Sequence[tuple[float, float]], steps: int, busy: float | None, device: str
-  ) -> Timing:
-    """Mean times of the two stages."""
-    collect_s, update_s = (statistics.fmean(s) for s in zip(*times, strict=True))
-    return Timing(collect_s, update_s, steps, len(times), busy, memory_gb(device))
+  Args:
+    times: Seconds of the two stages of each iteration; physics has no update.
+    steps: Environment steps per iteration, all environments together.
+    busy: Share of the time that the GPU was at work.
+  """
+  collect_s, update_s = (statistics.fmean(stage) for stage in zip(*times, strict=True))
+  trains = update_s > 0.0
+  return {
+    "rollout_steps_per_s": steps / collect_s,
+    "train_steps_per_s": steps / (collect_s + update_s) if trains else None,
+    "collect_ms": collect_s * 1e3,
+    "update_ms": update_s * 1e3 if trains else None,
+    "iterations": len(times),
+    "busy": busy,
+    "memory_gb": memory_gb(device),
+  }
 
 
 def configure_torch(device: str) -> None:
@@ -80,13 +82,13 @@ def configure_torch(device: str) -> None:
     configure_torch_backends()
 
 
-def stock(settings: Settings) -> Timing:
+def stock(settings: Settings) -> Row:
   """The task as mjlab's environment, trained by rsl_rl."""
   env_cfg, agent_cfg = _configs(settings)
   return _train_stock(settings, stock_twin(env_cfg), rsl_rl_cfg(agent_cfg))
 
 
-def mjlab_task(settings: Settings) -> Timing:
+def mjlab_task(settings: Settings) -> Row:
   """mjlab's own G1 task, trained by rsl_rl."""
   env_cfg = registry.load_env_cfg(MJLAB_TASK)
   env_cfg.seed = 1
@@ -96,17 +98,15 @@ def mjlab_task(settings: Settings) -> Timing:
   return _train_stock(settings, env_cfg, agent_cfg)
 
 
-def eager(settings: Settings) -> Timing:
-  """DeCap, every operation launched from Python."""
-  return _train_ours(settings, use_graphs=False)
+def ours(settings: Settings, use_graphs: bool) -> Row:
+  """DeCap: every operation launched from Python, or step and update as CUDA graphs."""
+  env_cfg, agent_cfg = _configs(settings)
+  with quiet():
+    env = ConstrainedEnv(env_cfg, settings.device)
+  return _run(settings, env, agent_cfg, use_graphs)
 
 
-def captured(settings: Settings) -> Timing:
-  """DeCap, rollout step and update as CUDA graphs."""
-  return _train_ours(settings, use_graphs=True)
-
-
-def unconstrained(settings: Settings) -> Timing:
+def unconstrained(settings: Settings) -> Row:
   """The fastest of ours without constraints: none measured, none ends a return."""
   env_cfg, agent_cfg = plain_ppo(_spec(settings))
   with quiet():
@@ -122,7 +122,7 @@ def unconstrained(settings: Settings) -> Timing:
   return _run(settings, env, agent_cfg, use_graphs=True)
 
 
-def physics(settings: Settings) -> Timing:
+def physics(settings: Settings) -> Row:
   """The substeps of a control step alone, with constant controls.
 
   They start where a few random actions have led, again and again, so that contacts
@@ -154,15 +154,15 @@ def physics(settings: Settings) -> Timing:
     return watch.lap(), 0.0
 
   with _as_graph(env, step) as step_graph:
-    timing = _measure(settings, lambda: block(step_graph), env.num_envs * steps)
+    row = _measure(settings, lambda: block(step_graph), env.num_envs * steps)
   env.close()
-  return timing
+  return row
 
 
-CASES: dict[str, tuple[str, Callable[[Settings], Timing]]] = {
+CASES: dict[str, tuple[str, Callable[[Settings], Row]]] = {
   "stock": ("stock mjlab + rsl_rl", stock),
-  "eager": ("ours, eager", eager),
-  "captured": ("ours, captured", captured),
+  "eager": ("ours, eager", partial(ours, use_graphs=False)),
+  "captured": ("ours, captured", partial(ours, use_graphs=True)),
   "unconstrained": ("ours, no constraints", unconstrained),
   "physics": ("physics alone", physics),
   "mjlab-task": ("mjlab's own G1 task + rsl_rl", mjlab_task),
@@ -220,7 +220,7 @@ def _train_stock(
   settings: Settings,
   env_cfg: ManagerBasedRlEnvCfg,
   agent_cfg: RslRlOnPolicyRunnerCfg,
-) -> Timing:
+) -> Row:
   times: list[tuple[float, float]] = []
 
   def log(_: MjlabOnPolicyRunner, values: dict[str, Any]) -> None:
@@ -233,7 +233,7 @@ def _train_stock(
     with BusyMeter(settings.device) as meter:
       runner.learn(count)
     steps = env_cfg.scene.num_envs * agent_cfg.num_steps_per_env
-    return Timing.of(times, steps, meter.share, settings.device)
+    return speeds(times, steps, meter.share, settings.device)
 
 
 @contextlib.contextmanager
@@ -264,16 +264,9 @@ def stock_runner(
     env.close()
 
 
-def _train_ours(settings: Settings, use_graphs: bool) -> Timing:
-  env_cfg, agent_cfg = _configs(settings)
-  with quiet():
-    env = ConstrainedEnv(env_cfg, settings.device)
-  return _run(settings, env, agent_cfg, use_graphs)
-
-
 def _run(
   settings: Settings, env: ConstrainedEnv, agent_cfg: AgentCfg, use_graphs: bool
-) -> Timing:
+) -> Row:
   with quiet():
     runner = Runner(env, agent_cfg, use_graphs=use_graphs)
     runner.spread_episodes()
@@ -288,21 +281,21 @@ def _run(
 
     with graphs.stream() if graphs else contextlib.nullcontext():
       steps = env.num_envs * agent_cfg.num_steps_per_env
-      timing = _measure(settings, iterate, steps)
+      row = _measure(settings, iterate, steps)
   env.close()
-  return timing
+  return row
 
 
 def _measure(
   settings: Settings, iterate: Callable[[], tuple[float, float]], steps: int
-) -> Timing:
+) -> Row:
   """Mean times of the two stages over as many iterations as the settings ask for."""
   for _ in range(WARM_UP):
     last = iterate()
   count = _iterations(settings, sum(last))
   with BusyMeter(settings.device) as meter:
     times = [iterate() for _ in range(count)]
-  return Timing.of(times, steps, meter.share, settings.device)
+  return speeds(times, steps, meter.share, settings.device)
 
 
 def _iterations(settings: Settings, iteration_s: float) -> int:

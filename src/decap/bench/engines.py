@@ -18,7 +18,7 @@ import torch
 from mjlab.envs import ManagerBasedRlEnv
 
 from decap.bench.cases import configure_torch, quiet
-from decap.bench.report import Benchmark, ReportColumn, Row, Settings
+from decap.bench.report import Benchmark, Row, Settings
 from decap.envs.constrained_env import ConstrainedEnv
 from decap.envs.stock import stock_twin
 from decap.runs import RunSpec, build_configs
@@ -143,11 +143,11 @@ BENCHMARK = Benchmark(
   measured="control steps per second on the CPU, random actions",
   cases=CASES,
   columns=(
-    ReportColumn("env_steps_per_s", "whole step, 1/s", "{:,.0f}"),
-    ReportColumn("env_ratio", "× Warp", "{:.1f}"),
-    ReportColumn("physics_per_s", "physics, 1/s", "{:,.0f}"),
-    ReportColumn("physics_ratio", "× Warp", "{:.1f}"),
-    ReportColumn("start_s", "start, s", "{:.1f}"),
+    ("env_steps_per_s", "whole step, 1/s", "{:,.0f}"),
+    ("env_ratio", "× Warp", "{:.1f}"),
+    ("physics_per_s", "physics, 1/s", "{:,.0f}"),
+    ("physics_ratio", "× Warp", "{:.1f}"),
+    ("start_s", "start, s", "{:.1f}"),
   ),
   measure=measure,
   num_envs={"cpu": (64, 256)},

@@ -36,15 +36,6 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class ReportColumn:
-  """Part of a row, as tables show it."""
-
-  key: str
-  title: str
-  form: str = "{}"
-
-
-@dataclass(frozen=True)
 class Benchmark:
   """What is measured, and what is said about it."""
 
@@ -52,8 +43,8 @@ class Benchmark:
   measured: str
   cases: Mapping[str, str]
   """Case → its title."""
-  columns: tuple[ReportColumn, ...]
-  """After the number of environments and the case."""
+  columns: tuple[tuple[str, str, str], ...]
+  """After the number of environments and the case: key of a row, title and format."""
   measure: Callable[[Settings], Iterator[Row]]
   num_envs: Mapping[str, tuple[int, ...]]
   """Numbers of environments on a "cpu" and with "cuda", unless others are asked for."""
@@ -106,12 +97,12 @@ class Report:
     return any(row.get("error") not in (None, OUT_OF_MEMORY) for row in self.rows)
 
   def _titles(self) -> list[str]:
-    return ["environments", "case", *(c.title for c in self.benchmark.columns)]
+    return ["environments", "case", *(title for _, title, _ in self.benchmark.columns)]
 
   def _cells(self, row: Row) -> tuple[str, ...]:
     texts = [
-      "" if row.get(c.key) is None else c.form.format(row[c.key])
-      for c in self.benchmark.columns
+      "" if row.get(key) is None else form.format(row[key])
+      for key, _, form in self.benchmark.columns
     ]
     if row.get("error"):
       texts[0] = row["error"]

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from decap.bench import model
-from decap.bench.report import Benchmark, ReportColumn, Row, Settings
+from decap.bench.report import Benchmark, Row, Settings
 from decap.errors import UserError
 
 PROCESSES = {"one": 1, "two": 2}
@@ -157,13 +157,13 @@ BENCHMARK = Benchmark(
   measured="training with several processes, and with one that is alone",
   cases=CASES,
   columns=(
-    ReportColumn("steps_per_s", "training, steps/s", "{:,.0f}"),
-    ReportColumn("speed_up", "× alone", "{:.2f}"),
-    ReportColumn("ceiling", "at most", "{:.2f}"),
-    ReportColumn("count", "reductions", "{}"),
-    ReportColumn("megabytes", "MB", "{:.1f}"),
-    ReportColumn("turns", "turns", "{}"),
-    ReportColumn("load", "load", "{}"),
+    ("steps_per_s", "training, steps/s", "{:,.0f}"),
+    ("speed_up", "× alone", "{:.2f}"),
+    ("ceiling", "at most", "{:.2f}"),
+    ("count", "reductions", "{}"),
+    ("megabytes", "MB", "{:.1f}"),
+    ("turns", "turns", "{}"),
+    ("load", "load", "{}"),
   ),
   measure=measure,
   num_envs={"cpu": (256,), "cuda": (4096,)},
