@@ -107,12 +107,11 @@ def _write_tables(args: CompareArgs, tables: Sequence[Table]) -> None:
   if args.format == "terminal":
     print_tables(tables)
     return
-  writers: dict[str, Callable[[], str]] = {
-    "markdown": lambda: "\n".join(map(formats.to_markdown, tables)),
-    "latex": lambda: "\n".join(map(formats.to_latex, tables)),
-    "csv": lambda: formats.to_csv(tables),
-  }
-  text = writers[args.format]()
+  if args.format == "csv":
+    text = formats.to_csv(tables)
+  else:
+    write = formats.to_latex if args.format == "latex" else formats.to_markdown
+    text = "\n".join(map(write, tables))
   if args.output is None:
     print(text)
     return

@@ -13,7 +13,7 @@ from tyro.conf import arg
 import decap
 from decap.cli import checks, film, hints
 from decap.cli.compare import CompareArgs
-from decap.cli.terminal import progress_bar
+from decap.cli.terminal import evaluate_with_bar
 from decap.errors import UserError
 from decap.evaluation.protocol import QUICK
 from decap.options import machine
@@ -105,18 +105,12 @@ def compare_policies(policies: dict[str, Path], output: Path) -> None:
   """A quick evaluation of each, the tables of `decap compare`, and the report."""
   checks.announce_imports("cpu")
   from decap.evaluation.policies import load_policy
-  from decap.evaluation.results import file_names
-  from decap.evaluation.rollout import evaluate
 
   rows = []
   for label, path in policies.items():
     policy, folder = load_policy(str(path)), output / path.name
-    with progress_bar(f"Evaluating {label}", PROTOCOL.steps) as on_step:
-      found = evaluate(policy, PROTOCOL, trajectory=1, on_step=on_step)
-    metrics, trajectory = (folder / name for name in file_names(PROTOCOL.label))
-    found.result.save(metrics)
-    assert found.trajectory is not None
-    found.trajectory.save(trajectory)
+    title = f"Evaluating {label}"
+    evaluate_with_bar(title, policy, PROTOCOL, trajectory=1).save(folder)
     rows.append(f"{label}={folder}")
   CompareArgs(sources=tuple(rows), html=str(output / "report.html")).run()
 
@@ -128,7 +122,6 @@ def film_policies(policies: dict[str, Path], path: Path) -> None:
   except UserError as error:
     print(f"No video: {error}")
     return
-  from decap.deploy import video
   from decap.deploy.sim2sim import Walk
 
   print("Filming both …", flush=True)
@@ -137,9 +130,7 @@ def film_policies(policies: dict[str, Path], path: Path) -> None:
     (label, film.film(str(source), script, VIEW, fps=FPS))
     for label, source in policies.items()
   ]
-  frames = video.caption(video.side_by_side(clips), film.captions(script, FPS))
-  video.write(path, frames, FPS)
-  print(f"Wrote {path}")
+  film.write_video(path, clips, script, FPS)
 
 
 def train(args: DemoArgs) -> Path:

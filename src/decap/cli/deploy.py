@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -79,7 +80,8 @@ def _drive(options: DeployArgs, bundles, motors) -> int:
     robot = session.open_robot(
       motors, interface, domain, options.simulator, options.wait
     )
-    log = None if options.no_log else Path(options.log or _default_log())
+    default = f"flights/{datetime.now():%Y%m%d-%H%M%S}"
+    log = None if options.no_log else Path(options.log or default)
     watchdog = session.start_watchdog(robot, interface, domain, options.simulator, log)
     screen = Screen(help_line)
     controller = session.drive(
@@ -122,9 +124,3 @@ def make_operator(source: str):
     return operator.WithRemoteStop(operator.Gamepad()), operator.REMOTE_HELP
   script = operator.Script.from_file(source)
   return operator.WithRemoteStop(script), "script; L2+B on the remote or Ctrl-C stops"
-
-
-def _default_log() -> str:
-  from datetime import datetime
-
-  return f"flights/{datetime.now():%Y%m%d-%H%M%S}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING
 from decap import provenance
 from decap.cli import checks
 from decap.cli.film import out_of_range
-from decap.cli.terminal import print_tables, progress_bar
+from decap.cli.terminal import evaluate_with_bar, print_tables
 from decap.errors import UserError
 from decap.evaluation.protocol import Protocol, fallen_stops
 from decap.evaluation.protocol_args import ProtocolArgs
@@ -34,59 +33,42 @@ class EvaluateArgs(ProtocolArgs):
   def run(self) -> None:
     """Evaluate, print a summary and write the files."""
     checks.check_renderer()
-    _evaluate(self)
+    from decap.evaluation.policies import load_policy
+    from decap.runs import read_limits
+    from decap.tasks import env_cfg
 
-
-def _evaluate(args: EvaluateArgs) -> None:
-  from decap.evaluation.policies import STAND, load_policy
-  from decap.evaluation.results import file_names
-  from decap.evaluation.rollout import evaluate
-  from decap.runs import read_limits
-  from decap.sim.backend import hush_warp
-  from decap.tasks import env_cfg
-
-  protocol = args.protocol(args.task or "g1-flat")  # Bad options before slow imports.
-  limits = read_limits(args.limits) if args.limits else None
-  policy = load_policy(args.policy, args.device)
-  protocol = dataclasses.replace(
-    protocol, task=args.task or policy.info["task"] or protocol.task
-  )
-  folder = _output_folder(args, STAND, protocol)
-  check_writable(folder)
-  changed = provenance.differences(policy.description or {})
-  if changed:
-    print(f"Made by other code than today's: {', '.join(changed)}. Numbers may differ.")
-  if protocol.command is not None:
-    told = env_cfg(protocol.task).commands["twist"]
-    for sentence in out_of_range([protocol.command], told):
-      print(sentence)
-  own_task = policy.info["task"] or protocol.task  # Standing still belongs to any.
-  away = "" if protocol.task == own_task else protocol.task
-  label = "-".join(part for part in (away, protocol.label) if part)
-  metrics_name, trajectory_name = file_names(label)
-  _keep_larger(folder / metrics_name, policy.info, protocol)
-  hush_warp()
-  with progress_bar(f"Evaluating {policy.info['name']}", protocol.steps) as on_step:
-    evaluation = evaluate(
+    limits = read_limits(self.limits) if self.limits else None
+    policy = load_policy(self.policy, self.device)
+    own_task = policy.info["task"]  # None of standing still, which belongs to any.
+    protocol = self.protocol(self.task or own_task or "g1-flat")
+    folder = _output_folder(self, protocol.task)
+    check_writable(folder)
+    changed = provenance.differences(policy.description or {})
+    if changed:
+      print(
+        f"Made by other code than today's: {', '.join(changed)}. Numbers may differ."
+      )
+    if protocol.command is not None:
+      told = env_cfg(protocol.task).commands["twist"]
+      for sentence in out_of_range([protocol.command], told):
+        print(sentence)
+    label = protocol.label_for(own_task)
+    _keep_larger(folder, label, policy.info, protocol)
+    evaluation = evaluate_with_bar(
+      f"Evaluating {policy.info['name']}",
       policy,
       protocol,
-      device=args.device,
-      backend=args.backend,
-      trajectory=min(args.trajectory, protocol.envs),
+      device=self.device,
+      backend=self.backend,
+      trajectory=min(self.trajectory, protocol.envs),
       limits=limits,
-      on_step=on_step,
     )
-  evaluation.result.save(folder / metrics_name)
-  if evaluation.trajectory is not None:
-    evaluation.trajectory.save(folder / trajectory_name)
-  else:
-    (folder / trajectory_name).unlink(missing_ok=True)  # It would not fit the metrics.
-  print_result(evaluation.result)
-  print(
-    f"{protocol.num_envs} environments × {protocol.steps} steps in "
-    f"{evaluation.seconds:.1f} s ({evaluation.env_steps_per_s:,.0f} steps/s): "
-    f"{folder / metrics_name}"
-  )
+    written = evaluation.save(folder, label)
+    print_result(evaluation.result)
+    print(
+      f"{protocol.num_envs} environments × {protocol.steps} steps in "
+      f"{evaluation.seconds:.1f} s ({evaluation.env_steps_per_s:,.0f} steps/s): {written}"
+    )
 
 
 def print_result(result: Result) -> None:
@@ -117,18 +99,19 @@ def print_result(result: Result) -> None:
     print(f"This policy {' and '.join(marks)} (see docs/evaluation.md).")
 
 
-def _keep_larger(path: Path, policy: Mapping[str, object], protocol: Protocol) -> None:
+def _keep_larger(
+  folder: Path, label: str, policy: Mapping[str, object], protocol: Protocol
+) -> None:
   """Refuse to replace a larger evaluation of the same policy."""
-  from decap.evaluation.results import load_result
+  from decap.evaluation.results import file_names, load_result
 
+  path = folder / file_names(label)[0]
   try:
     found = load_result(path)
   except UserError:
     return  # What cannot be read is replaced.
-  size, steps = (
-    found.protocol["rollouts"] * found.protocol["envs"],
-    found.protocol["steps"],
-  )
+  rollouts, envs, steps = (found.protocol[n] for n in ("rollouts", "envs", "steps"))
+  size = rollouts * envs
   now = protocol.rollouts * protocol.envs * protocol.steps
   if found.policy == policy and size * steps > now:
     raise UserError(
@@ -137,12 +120,14 @@ def _keep_larger(path: Path, policy: Mapping[str, object], protocol: Protocol) -
     )
 
 
-def _output_folder(args: EvaluateArgs, stand: str, protocol: Protocol) -> Path:
+def _output_folder(args: EvaluateArgs, task: str) -> Path:
+  from decap.evaluation.policies import STAND
+
   if args.output:
     return Path(args.output)
   path = Path(args.policy)
-  if args.policy == stand:
-    return Path("evaluation") / f"{stand}-{protocol.task}"
+  if args.policy == STAND:
+    return Path("evaluation") / f"{STAND}-{task}"
   if (path / "params").is_dir():
     return path
   path = path.resolve()

@@ -107,6 +107,17 @@ def film(
   return frames
 
 
+def write_video(
+  path: Path, clips: Sequence[tuple[str, list[np.ndarray]]], script: Walk, fps: float
+) -> None:
+  """Clips side by side under what the robots are told; one alone has no label."""
+  from decap.deploy import video
+
+  frames = video.side_by_side(clips) if len(clips) > 1 else clips[0][1]
+  video.write(path, video.caption(frames, captions(script, fps)), fps)
+  print(f"Wrote {path}")
+
+
 def captions(script: Walk, fps: float) -> list[str]:
   """What the robot is told, frame by frame."""
   return [

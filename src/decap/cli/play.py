@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from decap.cli import checks
-from decap.cli.film import View, captions, film, make_play, out_of_range, spec_of
+from decap.cli.film import View, film, make_play, out_of_range, spec_of, write_video
 from decap.errors import UserError
 from decap.options import machine
 from decap.options.args import above, at_least, at_most, between, require_some
@@ -135,8 +135,6 @@ def _read_entry(entry: str) -> Timed:
 def _record(
   args: PlayArgs, sources: list[tuple[str | None, str]], script: Walk, video: Path
 ) -> None:
-  from decap.deploy.video import caption, side_by_side, write
-
   fps = FPS[video.suffix]
   clips = []
   for label, path in sources:
@@ -151,10 +149,7 @@ def _record(
       fps=fps,
     )
     clips.append((label or Path(path).name, frames))
-  frames = side_by_side(clips) if len(clips) > 1 else clips[0][1]
-  frames = caption(frames, captions(script, fps))
-  write(video, frames, fps)
-  print(f"Wrote {video}")
+  write_video(video, clips, script, fps)
 
 
 def _watch(args: PlayArgs, source: str, script: Walk) -> None:

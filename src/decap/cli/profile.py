@@ -6,17 +6,20 @@ import dataclasses
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from tyro.conf import UseAppendAction, arg
 
 from decap.cli import checks
-from decap.cli.terminal import progress_bar
+from decap.cli.terminal import evaluate_with_bar
 from decap.errors import UserError, unknown
 from decap.evaluation.protocol import Protocol, check_steps
 from decap.options import machine
 from decap.options.args import OUTPUT_FILE, at_least
 from decap.options.types import Flag, Policy, Seed, Simulating, TaskName, shown
+
+if TYPE_CHECKING:
+  from decap.evaluation.rollout import Evaluation
 
 MOSTLY_FALLS = 1.0
 """Falls per minute from which a profile is one of falling."""
@@ -62,67 +65,52 @@ class ProfileArgs(Simulating):
   def run(self) -> None:
     """Measure, print quantiles and write the limits file."""
     checks.check_renderer()
-    profile(self)
+    from rich.console import Console
 
+    from decap.evaluation import profile as profiles
+    from decap.evaluation.policies import load_policy
+    from decap.tasks import TASKS
 
-def profile(args: ProfileArgs) -> None:
-  """Measure a policy, print what it needs and write the limits file."""
-  from rich.console import Console
+    policy = load_policy(self.policy, self.device)
+    task, name = self.task or policy.info["task"] or "g1-flat", policy.info["name"]
+    _check_groups(task, self.quantiles())
+    moving = self.measure(f"Measuring {name}", policy, self.protocol(task))
+    _check_worth(moving.result.metrics, name, self.force)
+    still = dataclasses.replace(
+      self.protocol(task),
+      envs=min(self.envs, STANDING_ENVS),
+      steps=min(self.steps, STANDING_STEPS),
+      commands="fixed",
+      command=(0.0, 0.0, 0.0),
+    )
+    standing = self.measure(f"{name}, told to stand", policy, still)
+    assert moving.trajectory is not None and standing.trajectory is not None
+    walking = profiles.profile_trajectory(moving.trajectory)
+    needs = profiles.profile_trajectory(standing.trajectory)
+    chosen = {**TASKS[task].describe().profile_quantiles, **self.quantiles()}
+    rule = profiles.complete_rule(walking.layout, chosen)
+    limits = profiles.propose_limits(walking, needs, rule)
+    tables = profiles.joint_tables(walking) if self.joints else []
+    for table in (profiles.row_table(walking, needs, limits), *tables):
+      Console().print(table, crop=False)
+    profiles.write_limits(Path(self.output), limits, rule, policy.info, walking.layout)
+    _warn(walking.share_above(limits), profiles.MAX_SHARE)
+    print(f"Wrote {self.output}; use it with 'decap train --limits {self.output}'.")
 
-  from decap.evaluation import profile as profiles
-  from decap.evaluation.policies import load_policy
-  from decap.evaluation.rollout import Evaluation, evaluate
-  from decap.sim.backend import hush_warp
-  from decap.tasks import TASKS
+  def protocol(self, task: str) -> Protocol:
+    """Random commands, as in training."""
+    return Protocol(task, 1, self.envs, self.steps, per_command=0, seed=self.seed)
 
-  policy = load_policy(args.policy, args.device)
-  task = args.task or policy.info["task"] or "g1-flat"
-
-  _check_groups(task, args.quantiles())
-
-  def measure(title: str, protocol: Protocol) -> Evaluation:
-    with progress_bar(title, protocol.steps) as on_step:
-      return evaluate(
-        policy,
-        protocol,
-        device=args.device,
-        backend=args.backend,
-        trajectory=protocol.envs,
-        on_step=on_step,
-      )
-
-  random = Protocol(
-    task=task,
-    rollouts=1,
-    envs=args.envs,
-    steps=args.steps,
-    per_command=0,
-    seed=args.seed,
-  )
-  still = dataclasses.replace(
-    random,
-    envs=min(args.envs, STANDING_ENVS),
-    steps=min(args.steps, STANDING_STEPS),
-    commands="fixed",
-    command=(0.0, 0.0, 0.0),
-  )
-  name = policy.info["name"]
-  hush_warp()
-  moving = measure(f"Measuring {name}", random)
-  _check_worth(moving.result.metrics, name, args.force)
-  standing = measure(f"{name}, told to stand", still)
-  assert moving.trajectory is not None and standing.trajectory is not None
-  walking = profiles.profile_trajectory(moving.trajectory)
-  needs = profiles.profile_trajectory(standing.trajectory)
-  chosen = {**TASKS[task].describe().profile_quantiles, **args.quantiles()}
-  rule = profiles.complete_rule(walking.layout, chosen)
-  limits = profiles.propose_limits(walking, needs, rule)
-  tables = profiles.joint_tables(walking) if args.joints else []
-  for table in (profiles.row_table(walking, needs, limits), *tables):
-    Console().print(table, crop=False)
-  profiles.write_limits(Path(args.output), limits, rule, policy.info, walking.layout)
-  _warn(walking.share_above(limits), profiles.MAX_SHARE)
-  print(f"Wrote {args.output}; use it with 'decap train --limits {args.output}'.")
+  def measure(self, title: str, policy: Any, protocol: Protocol) -> Evaluation:
+    """All of its robots, recorded."""
+    return evaluate_with_bar(
+      title,
+      policy,
+      protocol,
+      device=self.device,
+      backend=self.backend,
+      trajectory=protocol.envs,
+    )
 
 
 def _check_groups(task: str, chosen: dict[str, float]) -> None:

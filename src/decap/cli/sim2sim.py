@@ -12,6 +12,7 @@ import os
 import sys
 import time
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,14 +24,7 @@ from decap.errors import UserError
 from decap.files import check_writable, write_text
 from decap.options import machine
 from decap.options.args import Args, above, at_least, at_most
-from decap.options.types import (
-  Flag,
-  Number,
-  OutputFile,
-  Port,
-  VideoFile,
-  shown,
-)
+from decap.options.types import Flag, Number, OutputFile, Port, VideoFile, shown
 
 ACTIONS = ("table", "sweep", "fidelity", "terrains")
 
@@ -115,7 +109,10 @@ class Sim2simArgs(Args):
       measure = {"table": _table, "sweep": _sweep, "fidelity": _fidelity}[action]
       measure(bundles, cfg, self.measurement)
     elif self.walk.view:
-      _view(bundles[0], cfg, self.walk.port)
+      from decap.deploy.viewer import Viewer
+
+      print("Open the address below in a browser; Ctrl-C ends.", flush=True)
+      Viewer(bundles[0], cfg, self.walk.port).run()
     else:
       _walk(bundles, cfg, self.walk)
 
@@ -203,15 +200,8 @@ def _record(clips: list[tuple[str, Any]], cfg: Any, options: WalkArgs) -> None:
   print(f"Wrote {options.video}")
 
 
-def _view(bundle: Any, cfg: Any, port: int) -> None:
-  from decap.deploy.viewer import Viewer
-
-  print("Open the address below in a browser; Ctrl-C ends.", flush=True)
-  Viewer(bundle, cfg, port).run()
-
-
 def _table(bundles: list[Any], cfg: Any, options: MeasureArgs) -> None:
-  from decap.evaluation import robot_tables, robot_walks
+  from decap.evaluation import robot_tables, robot_walks, robustness
 
   folder = Path(options.out)
   results = []
@@ -225,23 +215,12 @@ def _table(bundles: list[Any], cfg: Any, options: MeasureArgs) -> None:
       )
       print(f"Wrote {robot_walks.save(old, folder)}")
     results.append(old)
-  text = robot_tables.tables(results) + _margins(bundles, folder)
-  write_text(folder / "tables.md", text)
-  print(f"\n{text}\nWrote {folder / 'tables.md'}")
+  text = robot_tables.tables(results)
+  # The margins of those policies that a sweep was made of.
+  if sweeps := list(filter(None, (_stored_sweep(folder, b) for b in bundles))):
+    text += "\n".join(["\n## Margins", "", *robustness.margin_table(sweeps), ""])
+  _write_page(folder / "tables.md", text)
   _draw("figures", results, folder)
-
-
-def _margins(bundles: list[Any], folder: Path) -> str:
-  """The margins of those policies that a sweep was made of, as part of the tables."""
-  from decap.evaluation import robustness
-
-  sweeps = []
-  for bundle in bundles:
-    if sweep := _stored_sweep(folder, bundle):
-      sweeps.append(sweep)
-  if not sweeps:
-    return ""
-  return "\n".join(["\n## Margins", "", *robustness.margin_table(sweeps), ""])
 
 
 def _stored_sweep(folder: Path, bundle: Any) -> dict[str, Any] | None:
@@ -256,22 +235,18 @@ def _sweep(bundles: list[Any], cfg: Any, options: MeasureArgs) -> None:
   from decap.evaluation import robustness
 
   del cfg  # A sweep has its own.
-  folder = Path(options.out)
+  folder, repeats = Path(options.out), options.repeats
   sweeps = []
   for bundle in bundles:
-    path = folder / f"{bundle.folder.name}-sweep.json"
-    old = _stored_sweep(folder, bundle) if options.reuse else None
-    if old and old["repeats"] == options.repeats:
-      sweeps.append(old)
-      continue
-    sweeps.append(
-      robustness.sweep_policy(bundle, options.repeats, jobs=options.jobs, progress=_say)
-    )
-    write_text(path, json.dumps(sweeps[-1], indent=1) + "\n")
-    print(f"Wrote {path}")
+    sweep = _stored_sweep(folder, bundle) if options.reuse else None
+    if not sweep or sweep["repeats"] != repeats:
+      path = folder / f"{bundle.folder.name}-sweep.json"
+      sweep = robustness.sweep_policy(bundle, repeats, jobs=options.jobs, progress=_say)
+      write_text(path, json.dumps(sweep, indent=1) + "\n")
+      print(f"Wrote {path}")
+    sweeps.append(sweep)
   text = "\n".join(["# Margins", "", *robustness.margin_table(sweeps), ""])
-  write_text(folder / "margins.md", text)
-  print(f"\n{text}\nWrote {folder / 'margins.md'}")
+  _write_page(folder / "margins.md", text)
   _draw("margins", sweeps, folder)
 
 
@@ -283,13 +258,17 @@ def _fidelity(bundles: list[Any], cfg: Any, options: MeasureArgs) -> None:
 
   folder, found = Path(options.out), []
   for bundle in bundles:
-    print(f"{bundle.folder.name}: the same walks in both simulators …", flush=True)
+    _say(f"{bundle.folder.name}: the same walks in both simulators …")
     with quiet_libraries():
       found.append(fidelity.compare(bundle))
   write_text(folder / "fidelity.json", json.dumps(found, indent=1) + "\n")
   text = "\n".join(["# Fidelity", "", *fidelity.fidelity_table(found), ""])
-  write_text(folder / "fidelity.md", text)
-  print(f"\n{text}\nWrote {folder / 'fidelity.md'}")
+  _write_page(folder / "fidelity.md", text)
+
+
+def _write_page(path: Path, text: str) -> None:
+  write_text(path, text)
+  print(f"\n{text}\nWrote {path}")
 
 
 def _draw(kind: str, data: list[Any], folder: Path) -> None:
@@ -297,14 +276,13 @@ def _draw(kind: str, data: list[Any], folder: Path) -> None:
   if importlib.util.find_spec("matplotlib") is None:
     print("No figures: matplotlib is not installed.")
     return
-  from decap.evaluation import robot_figures
+  from decap.evaluation.robot_figures import figures, survival
 
-  make = {"figures": robot_figures.figures, "margins": robot_figures.margins}[kind]
-  for name, figure in make(data).items():
+  drawn = figures(data) if kind == "figures" else {"margins": survival(data)}
+  for name, figure in drawn.items():
     path = folder / f"{name}.svg"
     figure.savefig(path)
     print(f"Wrote {path}")
 
 
-def _say(line: str) -> None:
-  print(line, flush=True)
+_say = partial(print, flush=True)

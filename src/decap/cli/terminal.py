@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+  from decap.evaluation.policies import Policy
+  from decap.evaluation.protocol import Protocol
+  from decap.evaluation.rollout import Evaluation
   from decap.evaluation.tables import Table
 
 
-@contextmanager
-def progress_bar(title: str, steps: int) -> Iterator[Callable[[int], None]]:
-  """A bar that moves when it is called with the number of finished steps."""
+def evaluate_with_bar(
+  title: str, policy: Policy, protocol: Protocol, **options: Any
+) -> Evaluation:
+  """Evaluate a policy, under a bar that shows how far it is."""
   from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -23,16 +28,15 @@ def progress_bar(title: str, steps: int) -> Iterator[Callable[[int], None]]:
     TimeRemainingColumn,
   )
 
-  columns = (
-    TextColumn("{task.description}"),
-    BarColumn(),
-    MofNCompleteColumn(),
-    TimeElapsedColumn(),
-    TimeRemainingColumn(),
-  )
-  with Progress(*columns) as progress:
-    task = progress.add_task(title, total=steps)
-    yield lambda done: progress.update(task, completed=done)
+  from decap.evaluation.rollout import evaluate
+  from decap.sim.backend import hush_warp
+
+  hush_warp()
+  columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+  with Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn()) as progress:
+    task = progress.add_task(title, total=protocol.steps)
+    show = partial(progress.update, task)
+    return evaluate(policy, protocol, on_step=lambda n: show(completed=n), **options)
 
 
 def print_tables(tables: Sequence[Table]) -> None:

@@ -59,11 +59,10 @@ def train(
   Of several processes each takes its `share` of the environments, and the first writes.
   """
   writes = processes.is_first()
-  quiet = quiet or not writes
   with contextlib.ExitStack() as writer:
-    if resume and writes:
-      writer.enter_context(one_writer(folder))
     if resume:
+      if writes:
+        writer.enter_context(one_writer(folder))
       resume = _readable(folder, resume)
     start = resume or (Path(spec.init_from) if spec.init_from else None)
     env_cfg, agent_cfg = _checked_configs(
@@ -71,15 +70,12 @@ def train(
     )
     env_cfg.num_threads = threads
     agent_cfg.logger = logger  # ty: ignore[invalid-assignment]
-    probe = _probe(spec, env_cfg, device, backend)
+    options: dict[str, Any] = {"on_iteration": on_iteration, "use_graphs": use_graphs}
+    if writes:
+      options["make_probe"] = _probe(spec, env_cfg, device, backend)
     with contextlib.nullcontext() if verbose else quiet_libraries():
       env = make_env(env_cfg, device, backend)
-    options = {"on_iteration": on_iteration, "use_graphs": use_graphs}
-    if not writes:
-      probe = None
-    runner = _make_runner(
-      env, agent_cfg, folder if writes else None, spec, make_probe=probe, **options
-    )
+    runner = _make_runner(env, agent_cfg, folder if writes else None, spec, **options)
     if resume:
       runner.resume(resume)
     elif start:
@@ -98,8 +94,10 @@ def train(
       finished = runner.learn()
     env.close()
     if writes:
-      _export(folder)
-  if not quiet:
+      from decap.export import export_checkpoint
+
+      export_checkpoint(checkpoint_files.resolve(folder), folder / "policy")
+  if writes and not quiet:
     _say_next(folder, finished, runner)
   return Trained(finished, {row.name: row.limit for row in env.constraint_manager.rows})
 
@@ -161,12 +159,6 @@ def _readable(folder: Path, path: Path) -> Path:
     print(f"{str(error).removesuffix('.')}; going on from {older[-1].name}.")
     return _readable(folder, older[-1])
   return path
-
-
-def _export(folder: Path) -> None:
-  from decap.export import export_checkpoint
-
-  export_checkpoint(checkpoint_files.resolve(folder), folder / "policy")
 
 
 def _make_runner(

@@ -126,6 +126,11 @@ class Protocol:
       parts.append("disturbed")
     return "-".join(parts)
 
+  def label_for(self, task: str | None) -> str:
+    """The label for a policy of `task`, which may be another than this one."""
+    away = self.task if task not in (None, self.task) else ""
+    return "-".join(part for part in (away, self.label) if part)
+
   def to_dict(self) -> dict[str, Any]:
     data = asdict(self)
     data["command"] = list(self.command) if self.command is not None else None

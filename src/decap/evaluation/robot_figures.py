@@ -78,11 +78,6 @@ def figures(results: Sequence[Results]) -> dict[str, Figure]:
   }
 
 
-def margins(sweeps: Sequence[dict[str, Any]]) -> dict[str, Figure]:
-  """The sweep's figure by file name."""
-  return {"margins": survival(sweeps)}
-
-
 def _curve(axis, walk: dict[str, Any], curve: str, label: str, index: int) -> None:
   values = np.array(walk["over_time"][curve])
   dt = walk["seconds"] / max(1, len(values))

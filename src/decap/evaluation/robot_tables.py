@@ -31,28 +31,20 @@ def check_comparable(results: Sequence[Results]) -> None:
 def tables(results: Sequence[Results]) -> str:
   """All tables as Markdown."""
   check_comparable(results)
-  parts = [
-    "# Robot tables in simulation",
-    "",
-    _protocol(results[0]),
-    "",
-    "## Joint metrics on identical walks",
-    "",
-    *joint_table(results),
-    "",
-    "## Angular velocity of head / torso / right wrist, RMS in rad/s",
-    "",
-    *imu_table(results, 0.0),
-    "",
-    f"## The same with {PAYLOAD_KG:g} kg in the right hand",
-    "",
-    *imu_table(results, PAYLOAD_KG),
-    "",
-    "## Distance in m, share of the command followed, falls and interventions",
-    "",
-    *course_table(results),
-    "",
-  ]
+  gyros = "Angular velocity of head / torso / right wrist, RMS in rad/s"
+  sections = {
+    "Joint metrics on identical walks": joint_table(results),
+    gyros: imu_table(results, 0.0),
+    f"The same with {PAYLOAD_KG:g} kg in the right hand": imu_table(
+      results, PAYLOAD_KG
+    ),
+    "Distance in m, share of the command followed, falls and interventions": (
+      course_table(results)
+    ),
+  }
+  parts = ["# Robot tables in simulation", "", _protocol(results[0]), ""]
+  for title, lines in sections.items():
+    parts += [f"## {title}", "", *lines, ""]
   return "\n".join(parts)
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from decap.deploy.bundle import Bundle, load_bundle
 from decap.deploy.measure import measure, speed_over_time
 from decap.deploy.parallel import in_order
-from decap.deploy.sim2sim import Trace, Walk, straight, walk
+from decap.deploy.sim2sim import Walk, straight, walk
 from decap.deploy.simulation import SimCfg
 from decap.deploy.stops import Limits
 from decap.errors import UserError
@@ -73,17 +73,6 @@ def cases() -> list[Case]:
   return [Case("identical", "flat", 0.0), *ground]
 
 
-@dataclass(frozen=True)
-class WalkJob:
-  """One walk, as told to another process."""
-
-  folder: Path
-  case: Case
-  repeat: int
-  base: SimCfg
-  plan: Walk
-
-
 def measure_policy(
   bundle: Bundle,
   repeats: int = 3,
@@ -94,7 +83,7 @@ def measure_policy(
   """Walk all cases with a policy; returns what its results file holds."""
   base = base or SimCfg()
   todo = [
-    WalkJob(bundle.folder, case, repeat, base, PLANS[case.plan])
+    (bundle.folder, case, repeat, base, PLANS[case.plan])
     for case in cases()
     for repeat in range(repeats)
   ]
@@ -110,18 +99,21 @@ def measure_policy(
   }
 
 
-@lru_cache(maxsize=1)
-def _bundle(folder: Path) -> Bundle:
-  return load_bundle(folder)
+_bundle = lru_cache(maxsize=1)(load_bundle)
 
 
-def _walk(job: WalkJob) -> dict[str, Any]:
-  case, bundle = job.case, _bundle(job.folder)
-  seed = job.base.seed + job.repeat
-  cfg = replace(job.base, terrain=case.terrain, payload_kg=case.payload_kg, seed=seed)
-  trace = walk(bundle, cfg, job.plan)
-  found = {**asdict(case), "repeat": job.repeat, **measure(trace, bundle)}
-  return {**found, "over_time": _over_time(trace)} if job.repeat == 0 else found
+def _walk(task: tuple[Path, Case, int, SimCfg, Walk]) -> dict[str, Any]:
+  """One walk, maybe in another process; the first of a case has curves for figures."""
+  folder, case, repeat, base, plan = task
+  cfg = replace(base, terrain=case.terrain, payload_kg=case.payload_kg)
+  bundle = _bundle(folder)
+  trace = walk(bundle, replace(cfg, seed=base.seed + repeat), plan)
+  found = {**asdict(case), "repeat": repeat, **measure(trace, bundle)}
+  if repeat == 0:
+    torso = speed_over_time(trace, "torso")
+    curves = {"torso": torso, "wrist_xy": speed_over_time(trace, "wrist", axes=2)}
+    found["over_time"] = {name: np.round(v, 3).tolist() for name, v in curves.items()}
+  return found
 
 
 def describe(bundle: Bundle) -> dict[str, Any]:
@@ -166,15 +158,6 @@ def load(path: Path) -> dict[str, Any]:
   if not isinstance(results, dict) or results.get("format") != FORMAT:
     raise UserError(f"{path} holds no results of 'decap sim2sim table'.")
   return results
-
-
-def _over_time(trace: Trace) -> dict[str, list[float]]:
-  """The curves of the figures: torso, and the wrist's two axes."""
-  curves = {
-    "torso": speed_over_time(trace, "torso"),
-    "wrist_xy": speed_over_time(trace, "wrist", axes=2),
-  }
-  return {name: np.round(values, 3).tolist() for name, values in curves.items()}
 
 
 def _line(bundle: Bundle, found: dict[str, Any]) -> str:

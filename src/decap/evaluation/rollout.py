@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -27,7 +28,7 @@ from decap.evaluation.layout import Limits
 from decap.evaluation.metrics import Metrics
 from decap.evaluation.policies import Policy, load_policy
 from decap.evaluation.protocol import SWITCHING_S, SWITCHING_SCHEDULE, Protocol
-from decap.evaluation.results import Result
+from decap.evaluation.results import Result, file_names
 from decap.evaluation.stepping import run_steps
 from decap.evaluation.trajectory import Sample, Trajectory, TrajectoryRecorder
 from decap.provenance import versions
@@ -51,6 +52,16 @@ class Evaluation:
   def env_steps_per_s(self) -> float:
     protocol = Protocol.from_dict(self.result.protocol)
     return protocol.num_envs * protocol.steps / self.seconds
+
+  def save(self, folder: Path, label: str = "") -> Path:
+    """Write both files; returns that of the metrics."""
+    metrics, trajectory = (folder / name for name in file_names(label))
+    self.result.save(metrics)
+    if self.trajectory is not None:
+      self.trajectory.save(trajectory)
+    else:
+      trajectory.unlink(missing_ok=True)  # It would not fit the metrics.
+    return metrics
 
 
 def evaluate(

@@ -114,8 +114,7 @@ class Plan:
     if self.evaluate is None:
       return ""
     args = _evaluate_args(self.evaluate)
-    away = args.task if args.task not in (None, task) else ""
-    return "-".join(part for part in (away, args.protocol(task).label) if part)
+    return args.protocol(args.task or task).label_for(task)
 
 
 def read_plan(path: str | Path) -> Plan:
