@@ -51,10 +51,16 @@ def over_rollouts(values, valid, rollout):
   return np.mean(means), std
 
 
+def per_joint(values, layout):
+  """A value per group, spread over the joints of each group."""
+  group_of = {j: group for group, joints in layout.groups.items() for j in joints}
+  return [values[group_of[j]] for j in range(len(layout.joint_names))]
+
+
 def termination_probability(q, layout):
   """[T, B, Q, J] by Eq. 4, with ρ 0.7, κ 2, the scale's decay 0.95, floor 1 % of ε."""
-  limit = np.array([layout.per_joint(layout.limits[n]) for n in NAMES])
-  p_max = np.array(layout.per_joint(layout.p_max))
+  limit = np.array([per_joint(layout.limits[n], layout) for n in NAMES])
+  p_max = np.array(per_joint(layout.p_max, layout))
   delta = np.zeros_like(q)
   scale = None
   for t in range(len(q)):

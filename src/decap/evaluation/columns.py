@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from decap.evaluation.layout import Layout, short_title, title
+from decap.evaluation.layout import QUANTITIES, Layout, short_title, title
 from decap.evaluation.protocol import COMMANDS, fallen_stops
 
 Path = tuple[str, ...]
@@ -19,15 +19,6 @@ CONDITIONS: dict[str, Path] = {
   "random": (),
 }
 """What gait and posture are compared under, and where their numbers stand."""
-
-
-PAPER_TITLES = {
-  "action_rate": "Action rate",
-  "joint_acc": "DoF acc.",
-  "joint_acc_20ms": "DoF acc. 20 ms",
-  "joint_vel": "DoF velocity",
-  "energy": "Energy",
-}
 
 
 @dataclass(frozen=True)
@@ -55,7 +46,7 @@ def smoothness(layout: Layout, group: str, under: Path = ()) -> tuple[Column, ..
   """The paper's four, acceleration by both time steps, and what else is constrained."""
   return tuple(
     Column(
-      PAPER_TITLES.get(name, title(name)),
+      QUANTITIES[name].paper if name in QUANTITIES else title(name),
       (*under, "smoothness", group, name),
       unit=layout.unit(name),
     )

@@ -120,10 +120,9 @@ def _tracking_reward(cfg: ConstrainedEnvCfg) -> tuple[float, float]:
 
 def watch(env: ConstrainedEnv, description: RobotDescription) -> None:
   """Let `last_sample` tell of every step from now on, also of those that end episodes."""
-  names, ids = list(env.scene[env.cfg.constrained_entity].body_names), []
-  for body in (*description.segments.values(), description.head[0]):
-    ids.append(names.index(body))
-  bodies = env.scene[env.cfg.constrained_entity].indexing.body_ids[ids]
+  robot = env.scene[env.cfg.constrained_entity]
+  names = (*description.segments.values(), description.head[0])
+  bodies = robot.indexing.body_ids[[list(robot.body_names).index(n) for n in names]]
   offset = torch.tensor(description.head[1], device=env.device)
   env.before_reset.append(lambda env: _read_sample(env, bodies, offset))
 

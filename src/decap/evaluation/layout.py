@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -14,31 +14,33 @@ from decap.constraints import BodyGroupCfg, Composition
 SMOOTHNESS = ("action_rate", "joint_acc", "joint_acc_20ms", "joint_vel", "energy")
 """The smoothness metrics: the paper's four, acceleration by both time steps."""
 
-UNITS = {
-  "action_rate": "rad/s",
-  "joint_acc": "rad/s²",
-  "joint_acc_20ms": "rad/s²",
-  "joint_torque": "Nm",
-  "joint_vel": "rad/s",
-  "energy": "Nm·rad/s",
-}
 
-TITLES = {
-  "action_rate": "Action rate",
-  "joint_acc": "Joint acceleration",
-  "joint_acc_20ms": "Joint acceleration (20 ms)",
-  "joint_torque": "Joint torque",
-  "joint_vel": "Joint velocity",
-  "energy": "Energy",
-}
+class Names(NamedTuple):
+  """What figures, narrow columns and the paper's first table call a quantity."""
 
-SHORT = {
-  "action_rate": "Action rate",
-  "joint_acc": "Acc.",
-  "joint_torque": "Torque",
-  "joint_vel": "Velocity",
+  title: str
+  short: str
+  paper: str
+  unit: str
+
+
+QUANTITIES = {
+  "action_rate": Names("Action rate", "Action rate", "Action rate", "rad/s"),
+  "joint_acc": Names("Joint acceleration", "Acc.", "DoF acc.", "rad/s²"),
+  "joint_acc_20ms": Names(
+    "Joint acceleration (20 ms)",
+    "Joint acceleration (20 ms)",
+    "DoF acc. 20 ms",
+    "rad/s²",
+  ),
+  "joint_torque": Names("Joint torque", "Torque", "Joint torque", "Nm"),
+  "joint_vel": Names("Joint velocity", "Velocity", "DoF velocity", "rad/s"),
+  "energy": Names("Energy", "Energy", "Energy", "Nm·rad/s"),
 }
-"""What narrow columns of tables call quantities."""
+"""Those that are measured of every robot; a task may constrain others."""
+
+TITLES = {name: names.title for name, names in QUANTITIES.items()}
+UNITS = {name: names.unit for name, names in QUANTITIES.items()}
 
 Limits = dict[str, Any]
 """Quantity -> group -> limit, or one limit for a scalar quantity."""
@@ -62,7 +64,7 @@ def title(quantity: str) -> str:
 
 def short_title(quantity: str) -> str:
   """The same for narrow columns."""
-  return SHORT.get(quantity, title(quantity))
+  return QUANTITIES[quantity].short if quantity in QUANTITIES else title(quantity)
 
 
 @dataclass(frozen=True)
@@ -145,14 +147,6 @@ class Layout:
       scalar_p_max=self.scalar_p_max,
       device=device,
     )
-
-  def per_joint(self, values: Mapping[str, float]) -> list[float]:
-    """A value per group, spread over the joints of each group."""
-    spread = [0.0] * self.num_joints
-    for name, indices in self.groups.items():
-      for index in indices:
-        spread[index] = values[name]
-    return spread
 
   def to_dict(self) -> dict[str, Any]:
     """Plain data for JSON."""

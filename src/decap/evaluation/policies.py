@@ -94,7 +94,10 @@ def describe_differences(
     differences.append(f"its robot has {len(joints)} joints, not {len(wanted)}{what}")
   else:
     for name in _PER_JOINT:
-      differences += _value_differences(name, joints, found[name], expected[name])
+      for joint, a, b in zip(joints, found[name], expected[name], strict=True):
+        if not math.isclose(a, b, rel_tol=1e-4, abs_tol=1e-6):
+          differences.append(f"{name} of {joint} is {a:g}, not {b:g}")
+          break
   if not math.isclose(found["control_dt_s"], expected["control_dt_s"], rel_tol=1e-6):
     differences.append(
       f"control_dt_s is {found['control_dt_s']}, not {expected['control_dt_s']}"
@@ -168,18 +171,6 @@ def _options(description: Mapping[str, Any], run: Mapping[str, Any]) -> dict[str
   return options
 
 
-# Comparison with the environment.
-
-
-def _value_differences(
-  name: str, joints: list[str], found: list[float], expected: list[float]
-) -> list[str]:
-  for joint, a, b in zip(joints, found, expected, strict=True):
-    if not math.isclose(a, b, rel_tol=1e-4, abs_tol=1e-6):
-      return [f"{name} of {joint} is {a:g}, not {b:g}"]
-  return []
-
-
 def _observation_differences(
   found: list[dict[str, Any]], expected: list[dict[str, Any]]
 ) -> list[str]:
@@ -191,12 +182,7 @@ def _observation_differences(
   differences = []
   for mine, yours in zip(found, expected, strict=True):
     for key in ("scale", "clip"):
-      if not _same(mine[key], yours[key]):
-        differences.append(
-          f"{key} of observation {mine['name']} is {mine[key]}, not {yours[key]}"
-        )
+      a, b = mine[key], yours[key]
+      if (a is None) != (b is None) or (a is not None and not np.allclose(a, b)):
+        differences.append(f"{key} of observation {mine['name']} is {a}, not {b}")
   return differences
-
-
-def _same(a: Any, b: Any) -> bool:
-  return (a is None) == (b is None) and (a is None or np.allclose(a, b))

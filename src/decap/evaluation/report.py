@@ -45,9 +45,10 @@ def make_report(report: ReportInput) -> str:
   """The page as text."""
   first = {method.label: method.results[0] for method in report.methods}
   recorded = find_trajectories(first)
+  clips = {name: data for name, t in recorded.items() if (data := clip(t)) is not None}
   sections = [
     tables_section("Results", report.tables),
-    _section("Playback", _playback(recorded)),
+    _section("Playback", playback_html(clips) if clips else _missing("playback")),
     _section("Figures", _figures(first, recorded, report.training)),
     _section("Configuration", _configuration(report)),
   ]
@@ -104,12 +105,6 @@ def find_trajectories(
 
 def _section(title: str, content: str) -> str:
   return f"<section><h2>{html.escape(title)}</h2>\n{content}\n</section>"
-
-
-def _playback(trajectories: Mapping[str, Trajectory]) -> str:
-  clips = {name: clip(trajectory) for name, trajectory in trajectories.items()}
-  shown = {name: data for name, data in clips.items() if data is not None}
-  return playback_html(shown) if shown else _missing("playback")
 
 
 def _figures(
@@ -178,23 +173,15 @@ def _configuration(report: ReportInput) -> str:
   engines = sorted(
     {f"{r.engine.get('backend')} on {r.engine.get('device')}" for r in every}
   )
-  return "\n".join(
-    (
-      "<h3>Command</h3>",
-      f"<pre>{html.escape(report.command)}</pre>",
-      "<h3>Policies</h3>",
-      _plain_table(("method", "seed", "task", "source"), policies),
-      "<h3>Protocol</h3>",
-      _plain_table(("setting", "value"), [*result.protocol.items()]),
-      "<h3>Limits</h3>",
-      _plain_table(("quantity", *result.layout.groups), _limit_rows(result)),
-      "<h3>Software</h3>",
-      _plain_table(
-        ("package", "version"),
-        [*result.versions.items(), ("physics", "; ".join(engines))],
-      ),
-    )
-  )
+  software = [*result.versions.items(), ("physics", "; ".join(engines))]
+  parts = {
+    "Command": f"<pre>{html.escape(report.command)}</pre>",
+    "Policies": _plain_table(("method", "seed", "task", "source"), policies),
+    "Protocol": _plain_table(("setting", "value"), [*result.protocol.items()]),
+    "Limits": _plain_table(("quantity", *result.layout.groups), _limit_rows(result)),
+    "Software": _plain_table(("package", "version"), software),
+  }
+  return "\n".join(f"<h3>{title}</h3>\n{content}" for title, content in parts.items())
 
 
 def _limit_rows(result: Result) -> list[tuple[Any, ...]]:
