@@ -24,7 +24,7 @@ from decap.sweep import plan as plans
 from decap.sweep.job import Job
 from decap.sweep.mps import shared_gpu
 from decap.sweep.plan import Plan
-from decap.sweep.scheduler import Display, LocalScheduler, Scheduler, locked
+from decap.sweep.scheduler import LocalScheduler, Scheduler, locked
 from decap.sweep.values import parse_duration
 from decap.tasks import CPU_NUM_ENVS, NUM_ENVS
 
@@ -80,10 +80,13 @@ class SweepArgs(Args):
     return _conclude(plan, root, scheduler)
 
 
-def _here(plan: Plan, root: Path, lock: int, view: Display) -> Scheduler:
+def _here(plan: Plan, root: Path, lock: int, view: display.Display) -> Scheduler:
   """Several runs at a time on this machine."""
   cluster.refuse_if_at_work(root)
-  with _gpu_sharing(plan) as (variables, note):
+  shares = plan.device != "cpu" and plan.jobs != 1
+  with (
+    shared_gpu() if shares else contextlib.nullcontext(({}, "")) as (variables, note)
+  ):
     if note:
       view.message(note)
     scheduler = LocalScheduler(plan, root, {**os.environ, **variables}, lock, view)
@@ -91,7 +94,7 @@ def _here(plan: Plan, root: Path, lock: int, view: Display) -> Scheduler:
     return scheduler
 
 
-def _watch(plan: Plan, scheduler: Scheduler, view: Display) -> None:
+def _watch(plan: Plan, scheduler: Scheduler, view: display.Display) -> None:
   for line in display.plan_lines(plan, scheduler.jobs):
     view.message(line)
   scheduler.work()
@@ -154,12 +157,6 @@ def _dry_run(plan: Plan, root: Path) -> int:
       raise UserError(f"{run.name}: {error}") from error
   print("\n".join(display.plan_lines(plan, [Job(run, root) for run in plan.runs])))
   return 0
-
-
-def _gpu_sharing(plan: Plan):
-  if plan.device == "cpu" or plan.jobs == 1:
-    return contextlib.nullcontext(({}, ""))
-  return shared_gpu()
 
 
 def _conclude(plan: Plan, root: Path, scheduler: Scheduler) -> int:

@@ -17,10 +17,11 @@ from typing import Any
 from decap.errors import UserError
 from decap.files import write_text
 from decap.sweep import slurm
+from decap.sweep.display import Display
 from decap.sweep.job import Job
 from decap.sweep.plan import Plan, PlannedRun
 from decap.sweep.process import INTERRUPTED, Process
-from decap.sweep.scheduler import Display, Scheduler
+from decap.sweep.scheduler import Scheduler
 
 JOBS_FILE = "cluster.json"
 """In the sweep's folder: run → its last job, so that a later sweep finds it."""
@@ -100,18 +101,16 @@ class ClusterScheduler(Scheduler):
       for job in self.jobs:
         if job.state not in ("done", "failed", "stopped"):
           self._look(job, states)
-      self._submit([j for j in self.jobs if j.state == "waiting" and not self._id(j)])
+      waiting = [job for job in self.jobs if job.state == "waiting"]
+      self._submit([job for job in waiting if job.run.name not in self._ids])
     self._display.update(self.jobs)
     return any(job.state in ("waiting", "training", "evaluating") for job in self.jobs)
 
   # Private methods.
 
-  def _id(self, job: Job) -> str | None:
-    return self._ids.get(job.run.name)
-
   def _look(self, job: Job, states: dict[str, str]) -> None:
     """Take over what SLURM, and then the disk, says of a job."""
-    identity = self._id(job)
+    identity = self._ids.get(job.run.name)
     if identity is None:
       return
     state = states.get(identity, "")
@@ -173,7 +172,8 @@ class ClusterScheduler(Scheduler):
         f"SLURM refuses the jobs: {(reason or [str(error)])[-1]}"
       ) from None
     self._ids.update(zip((job.run.name for job in jobs), ids, strict=True))
-    _write_jobs(self._root, self._ids, self._restarts)
+    known = {"jobs": self._ids, "restarts": self._restarts}
+    write_text(self._root / JOBS_FILE, json.dumps(known, indent=2) + "\n")
     what = f"jobs {ids[0]} to {ids[-1]}" if len(ids) > 1 else f"job {ids[0]}"
     self._display.message(f"Submitted {what}.")
 
@@ -227,8 +227,3 @@ def _read_jobs(root: Path) -> tuple[dict[str, str], dict[str, int]]:
     return dict(data["jobs"]), dict(data["restarts"])
   except (OSError, ValueError, KeyError, TypeError):
     return {}, {}
-
-
-def _write_jobs(root: Path, ids: dict[str, str], restarts: dict[str, int]) -> None:
-  text = json.dumps({"jobs": ids, "restarts": restarts}, indent=2)
-  write_text(root / JOBS_FILE, text + "\n")

@@ -93,16 +93,15 @@ def table(jobs: Sequence[Job]) -> Any:
       training = job.state == "training"
       cells = [
         f"{progress.iteration}/{progress.total}",
-        *(_number(progress.values.get(n), form) for n, form in _VALUES.items()),
+        *(
+          form.format(progress.values[name]) if name in progress.values else ""
+          for name, form in _VALUES.items()
+        ),
         f"{progress.steps_per_s:.0f}" if training else "",
         duration(progress.left_s) if training else "",
       ]
     view.add_row(job.run.name, job.state, *cells, style=styles.get(job.state, ""))
   return view
-
-
-def _number(value: float | None, form: str) -> str:
-  return "" if value is None else form.format(value)
 
 
 def counts(jobs: Sequence[Job]) -> str:
@@ -152,8 +151,12 @@ class PlainBoard:
     print(text, flush=True)
 
 
+Display = LiveBoard | PlainBoard
+"""Shows the state of all jobs."""
+
+
 @contextlib.contextmanager
-def make_display() -> Iterator[LiveBoard | PlainBoard]:
+def make_display() -> Iterator[Display]:
   """Live on a terminal, plain lines otherwise."""
   if not sys.stdout.isatty():
     yield PlainBoard()

@@ -19,7 +19,7 @@ from decap.methods import check_options, get_method
 from decap.runs import RunSpec, read_limits, start_of
 from decap.sweep import values
 from decap.sweep.resources import Resources, read_resources
-from decap.tasks import ITERATIONS
+from decap.tasks import ITERATIONS, get_task
 
 if TYPE_CHECKING:
   from decap.evaluation.protocol_args import ProtocolArgs
@@ -147,7 +147,10 @@ def make_plan(data: Any, base: Path = Path()) -> Plan:
   runs: list[PlannedRun] = []
   for block in blocks:
     values.check_keys(block, RUN_KEYS)
-    runs += _expand(_merge(common, block), base)
+    # A block's keys replace the common ones; overrides are merged.
+    overrides = [values.mapping(part, "overrides") for part in (common, block)]
+    merged = {**common, **block, "overrides": {**overrides[0], **overrides[1]}}
+    runs += _expand(merged, base)
   _check_names(runs)
   return Plan(
     runs=tuple(runs),
@@ -201,7 +204,8 @@ def _expand(block: dict[str, Any], base: Path) -> list[PlannedRun]:
       overrides=overrides,
       **start,
     )
-    _check_run(spec)
+    get_task(task)
+    check_options(get_method(method), list(overrides))
     label = _label(block.get("name"), chosen)
     name = "_".join(part for part in (task, method, label, f"s{seed}") if part)
     runs.append(PlannedRun(name, spec, label, limits_file))
@@ -219,14 +223,6 @@ def with_environments(plan: Plan, num_envs: int) -> Plan:
   return dataclasses.replace(plan, runs=runs)
 
 
-def _check_run(spec: RunSpec) -> None:
-  from decap.tasks import get_task
-
-  get_task(spec.task)
-  method = get_method(spec.method)
-  check_options(method, list(spec.overrides))
-
-
 def _check_names(runs: list[PlannedRun]) -> None:
   """Names tell runs apart in logs; on disk their descriptions do, but for the length."""
   for run, other in itertools.combinations(runs, 2):
@@ -239,16 +235,6 @@ def _check_names(runs: list[PlannedRun]) -> None:
         f"'{run.name}' and '{other.name}' are one run: they differ in nothing but "
         "their names and iterations."
       )
-
-
-def _merge(common: dict[str, Any], block: dict[str, Any]) -> dict[str, Any]:
-  """A block's keys replace the common ones; overrides are merged."""
-  merged = {**common, **block}
-  overrides = {
-    **values.mapping(common, "overrides"),
-    **values.mapping(block, "overrides"),
-  }
-  return {**merged, "overrides": overrides}
 
 
 def _label(name: Any, chosen: list[tuple[str, Any]]) -> str:

@@ -73,13 +73,6 @@ class Process:
     """Its exit code, once it has ended."""
     return self._process.poll()
 
-  def wait(self, timeout_s: float | None = None) -> int | None:
-    """Its exit code, or None if it has not ended in time."""
-    try:
-      return self._process.wait(timeout_s)
-    except subprocess.TimeoutExpired:
-      return None
-
   def interrupt(self) -> None:
     """Ask it to save and end; insist, when called again, if it takes too long."""
     now = time.monotonic()

@@ -10,20 +10,13 @@ import signal
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from decap.errors import UserError
+from decap.sweep.display import Display
 from decap.sweep.job import Job
 from decap.sweep.plan import Plan
 from decap.sweep.process import INTERRUPTED, Process
-
-
-class Display(Protocol):
-  """Shows the state of all jobs."""
-
-  def update(self, jobs: list[Job]) -> None: ...
-
-  def message(self, text: str) -> None: ...
 
 
 class Scheduler(abc.ABC):

@@ -33,7 +33,8 @@ def check() -> None:
       ["sinfo", "--noheader"], capture_output=True, text=True, timeout=60
     )
   if done.returncode:
-    raise UserError(f"SLURM does not answer: {_first_line(done.stderr)}")
+    said = (done.stderr.strip() or "it ended with an error.").splitlines()
+    raise UserError(f"SLURM does not answer: {said[0]}")
 
 
 def states() -> dict[str, str] | None:
@@ -58,7 +59,3 @@ def states() -> dict[str, str] | None:
 def cancel(jobs: Iterable[str]) -> None:
   """End jobs, as far as they are there."""
   subprocess.run(["scancel", "--quiet", *jobs], capture_output=True, timeout=60)
-
-
-def _first_line(text: str) -> str:
-  return next(iter(text.strip().splitlines()), "it ended with an error.")
