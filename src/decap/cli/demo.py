@@ -6,6 +6,7 @@ import shlex
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Annotated
 
 from tyro.conf import arg
@@ -38,20 +39,15 @@ WINDOW = 3  # Iterations that "before" and "after" are means of.
 SKIP = 3  # Of the episodes that end in the first iterations, all are short.
 
 FEW_SAMPLES = (
-  "--agent.algorithm.entropy-coef",
-  "0",
-  "--agent.algorithm.learning-rate",
-  "1e-3",
+  *("--agent.algorithm.entropy-coef", "0"),
+  *("--agent.algorithm.learning-rate", "1e-3"),
   # Legs that start calmer than the task's comply sooner, and learn to walk later.
   "--agent.policy.init-std",
   "{'.*_(shoulder|elbow|wrist)_.*': 0.06, '.*(hip|knee|ankle|waist)_.*': 0.3}",
   # Ten steps of horizon throughout: limits weigh more, balance less.
-  "--agent.algorithm.feasibility.budget",
-  "0.1",
-  "--agent.algorithm.feasibility.target",
-  "None",
-  "--agent.algorithm.feasibility.quantile",
-  "None",
+  *("--agent.algorithm.feasibility.budget", "0.1"),
+  *("--agent.algorithm.feasibility.target", "None"),
+  *("--agent.algorithm.feasibility.quantile", "None"),
 )
 """What makes the limits show an effect within a minute on a CPU."""
 
@@ -109,8 +105,8 @@ def compare_policies(policies: dict[str, Path], output: Path) -> None:
   rows = []
   for label, path in policies.items():
     policy, folder = load_policy(str(path)), output / path.name
-    title = f"Evaluating {label}"
-    evaluate_with_bar(title, policy, PROTOCOL, trajectory=1).save(folder)
+    found = evaluate_with_bar(f"Evaluating {label}", policy, PROTOCOL, trajectory=1)
+    found.save(folder)
     rows.append(f"{label}={folder}")
   CompareArgs(sources=tuple(rows), html=str(output / "report.html")).run()
 
@@ -135,13 +131,8 @@ def film_policies(policies: dict[str, Path], path: Path) -> None:
 
 def train(args: DemoArgs) -> Path:
   """Train DeCap from scratch, print a table and draw curves; returns the run folder."""
-  spec = RunSpec(
-    task="g1-flat",
-    method="decap",
-    num_envs=args.num_envs,
-    iterations=args.iterations,
-    overrides=FEW_SAMPLES,
-  )
+  envs, iterations = args.num_envs, args.iterations
+  spec = RunSpec("g1-flat", "decap", 1, envs, iterations, overrides=FEW_SAMPLES)
   folder = default_run_folder(args.output, spec)
   history: list[Log] = []
   times: list[float] = []
@@ -207,8 +198,5 @@ def constraint_table(history: list[Log], limits: dict[str, float]) -> list[str]:
 
 def _mean(logs: list[Log]) -> Log:
   """Mean of each entry over the logs that have it."""
-  values: dict[str, list[float]] = {}
-  for log in logs:
-    for name, value in log.items():
-      values.setdefault(name, []).append(value)
-  return {name: sum(found) / len(found) for name, found in values.items()}
+  names = {name for log in logs for name in log}
+  return {name: fmean(log[name] for log in logs if name in log) for name in names}

@@ -46,7 +46,13 @@ def spec_of(source: str, seed: int = 0) -> RunSpec:
 
 
 def make_play(
-  source: str, view: View, device: str, *, seed: int, num_envs: int, film: bool
+  source: str,
+  view: View,
+  *,
+  film: bool,
+  device: str = "cpu",
+  seed: int = 0,
+  num_envs: int = 1,
 ) -> tuple[Any, Act]:
   """The play variant of a policy's environment, and the policy."""
   from decap.cli.training import make_env
@@ -78,21 +84,14 @@ def make_play(
 
 
 def film(
-  source: str,
-  script: Walk,
-  view: View,
-  *,
-  device: str = "cpu",
-  seed: int = 0,
-  num_envs: int = 1,
-  fps: float = 25.0,
+  source: str, script: Walk, view: View, fps: float = 25.0, **options: Any
 ) -> list[np.ndarray]:
-  """Frames [H, W, 3] of a policy that is told the script."""
+  """Frames [H, W, 3] of a policy that is told the script; options of `make_play`."""
   import torch
 
   from decap.evaluation.environment import command_term
 
-  env, policy = make_play(source, view, device, seed=seed, num_envs=num_envs, film=True)
+  env, policy = make_play(source, view, film=True, **options)
   stride = max(1, round(1.0 / (fps * env.step_dt)))
   frames = []
   command_term(env).tell(script.at(0.0).tolist())

@@ -81,6 +81,10 @@ class PlayArgs(Computing):
       )
     return View(self.distance, self.azimuth, width=width, height=height)
 
+  def robots(self) -> dict[str, Any]:
+    """Which ones are simulated, and where."""
+    return {"device": self.device, "seed": self.seed, "num_envs": self.num_envs}
+
   def run(self) -> None:
     """Build the play variant of the run's environment, then record or show it."""
     sources = [split_label(source) for source in self.policies]
@@ -139,15 +143,7 @@ def _record(
   clips = []
   for label, path in sources:
     print(f"Rendering {path} …", flush=True)
-    frames = film(
-      path,
-      script,
-      args.view(),
-      device=args.device,
-      seed=args.seed,
-      num_envs=args.num_envs,
-      fps=fps,
-    )
+    frames = film(path, script, args.view(), fps, **args.robots())
     clips.append((label or Path(path).name, frames))
   write_video(video, clips, script, fps)
 
@@ -160,9 +156,7 @@ def _watch(args: PlayArgs, source: str, script: Walk) -> None:
 
   from decap.evaluation.environment import command_term
 
-  env, policy = make_play(
-    source, args.view(), args.device, seed=args.seed, num_envs=args.num_envs, film=False
-  )
+  env, policy = make_play(source, args.view(), film=False, **args.robots())
   term = command_term(env)
   term.tell(script.at(0.0).tolist())
   waiting = [command for command in script.commands if command[0] > 0.0]

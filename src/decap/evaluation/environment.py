@@ -82,17 +82,13 @@ def make_layout(env: ConstrainedEnv, description: RobotDescription) -> Layout:
   """Joints, groups and limits of an environment."""
   robot = env.scene[env.cfg.constrained_entity]
   constraints = env.cfg.constraints
+  groups = resolve_groups(env.cfg.groups, robot.joint_names)
   term, scale = _joint_action(env), torch.zeros(len(robot.joint_names))
-  value = term.scale
-  scale[term.target_ids.cpu()] = (
-    value[0].cpu() if isinstance(value, torch.Tensor) else value
-  )
+  whole = isinstance(term.scale, torch.Tensor)
+  scale[term.target_ids.cpu()] = term.scale[0].cpu() if whole else term.scale
   return Layout(
     joint_names=tuple(robot.joint_names),
-    groups={
-      name: tuple(ids)
-      for name, ids in resolve_groups(env.cfg.groups, robot.joint_names).items()
-    },
+    groups={name: tuple(ids) for name, ids in groups.items()},
     p_max={name: group.p_max for name, group in env.cfg.groups.items()},
     limits={name: copy(term.limits) for name, term in constraints.items()},
     action_scale=tuple(scale.tolist()),
@@ -255,13 +251,12 @@ def _set_commands(cfg: ConstrainedEnvCfg, protocol: Protocol) -> None:
       if cfg.following.judged_standing is not None:
         command.rel_standing_envs = cfg.following.judged_standing  # ty: ignore
     return
-  vx, vy, yaw = protocol.command or SWITCHING_SCHEDULE[0]
+  told = protocol.command or SWITCHING_SCHEDULE[0]
   for command in cfg.commands.values():
     if not hasattr(command, "ranges"):
       continue
-    command.ranges.lin_vel_x = (vx, vx)  # ty: ignore
-    command.ranges.lin_vel_y = (vy, vy)  # ty: ignore
-    command.ranges.ang_vel_z = (yaw, yaw)  # ty: ignore
+    for name, value in zip(("lin_vel_x", "lin_vel_y", "ang_vel_z"), told, strict=True):
+      setattr(command.ranges, name, (value, value))  # ty: ignore
     command.resampling_time_range = (1e9, 1e9)
     for name in ("standing", "heading", "world", "forward"):
       setattr(command, f"rel_{name}_envs", 0.0)
@@ -324,10 +319,6 @@ def _body_motion(
 
 def _body_group(model: Any, body: int, group_of: dict[str, str]) -> str:
   """Group of the joint that moves a body; empty for the base."""
-  for joint in range(
-    model.body_jntadr[body], model.body_jntadr[body] + model.body_jntnum[body]
-  ):
-    name = model.joint(joint).name.split("/")[-1]
-    if name in group_of:
-      return group_of[name]
-  return ""
+  first, count = model.body_jntadr[body], model.body_jntnum[body]
+  names = [model.joint(first + i).name.split("/")[-1] for i in range(count)]
+  return next((group_of[name] for name in names if name in group_of), "")

@@ -12,13 +12,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 COLOURS = (
-  "#0072B2",
-  "#D55E00",
-  "#009E73",
-  "#CC79A7",
-  "#56B4E9",
-  "#E69F00",
-  "#000000",
+  *("#0072B2", "#D55E00", "#009E73", "#CC79A7"),
+  *("#56B4E9", "#E69F00", "#000000"),
 )
 STYLES = ("-", "--", "-.", ":")
 

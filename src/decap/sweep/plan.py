@@ -25,30 +25,14 @@ if TYPE_CHECKING:
   from decap.evaluation.protocol_args import ProtocolArgs
 
 RUN_KEYS = (
-  "name",
-  "task",
-  "method",
-  "seed",
-  "iterations",
-  "num-envs",
-  "blind",
-  "limits",
-  "init-from",
-  "overrides",
-  "grid",
+  *("name", "task", "method", "seed", "iterations", "num-envs", "blind", "limits"),
+  *("init-from", "overrides", "grid"),
 )
 """Keys that describe runs: at the top for all, in a block for some."""
 
 SWEEP_KEYS = (
-  "runs",
-  "device",
-  "backend",
-  "jobs",
-  "evaluate",
-  "time-limit",
-  "run-time-limit",
-  "steps-per-s",
-  "cluster",
+  *("runs", "device", "backend", "jobs", "evaluate", "time-limit", "run-time-limit"),
+  *("steps-per-s", "cluster"),
 )
 """Keys about the sweep as a whole, at the top only."""
 
