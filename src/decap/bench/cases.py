@@ -84,7 +84,7 @@ def configure_torch(device: str) -> None:
 
 def stock(settings: Settings) -> Row:
   """The task as mjlab's environment, trained by rsl_rl."""
-  env_cfg, agent_cfg = _configs(settings)
+  env_cfg, agent_cfg = build_configs(settings.spec)
   return _train_stock(settings, stock_twin(env_cfg), rsl_rl_cfg(agent_cfg))
 
 
@@ -100,7 +100,7 @@ def mjlab_task(settings: Settings) -> Row:
 
 def ours(settings: Settings, use_graphs: bool) -> Row:
   """DeCap: every operation launched from Python, or step and update as CUDA graphs."""
-  env_cfg, agent_cfg = _configs(settings)
+  env_cfg, agent_cfg = build_configs(settings.spec)
   with quiet():
     env = ConstrainedEnv(env_cfg, settings.device)
   return _run(settings, env, agent_cfg, use_graphs)
@@ -108,7 +108,7 @@ def ours(settings: Settings, use_graphs: bool) -> Row:
 
 def unconstrained(settings: Settings) -> Row:
   """The fastest of ours without constraints: none measured, none ends a return."""
-  env_cfg, agent_cfg = plain_ppo(_spec(settings))
+  env_cfg, agent_cfg = plain_ppo(settings.spec)
   with quiet():
     env = ConstrainedEnv(env_cfg, settings.device)
   manager = env.constraint_manager
@@ -128,7 +128,7 @@ def physics(settings: Settings) -> Row:
   They start where a few random actions have led, again and again, so that contacts
   are those of walking and falling robots rather than of a heap on the ground.
   """
-  env_cfg, agent_cfg = _configs(settings)
+  env_cfg, agent_cfg = build_configs(settings.spec)
   with quiet():
     env = ConstrainedEnv(env_cfg, settings.device)
     env.reset(seed=1)
@@ -174,23 +174,16 @@ def rsl_rl_cfg(agent: AgentCfg) -> RslRlOnPolicyRunnerCfg:
   """Our agent's networks and PPO as mjlab's config of rsl_rl."""
   policy, ppo = agent.policy, agent.algorithm
   std = policy.init_std
-  network: dict[str, Any] = {
-    "hidden_dims": policy.hidden_dims,
-    "activation": policy.activation,
-    "obs_normalization": policy.obs_normalization,
-  }
+  shared = ("hidden_dims", "activation", "obs_normalization")
+  network: dict[str, Any] = {name: getattr(policy, name) for name in shared}
   distribution = {
     "class_name": "GaussianDistribution",
     # rsl_rl has one value for all joints; it does not matter for speed.
     "init_std": 1.0 if isinstance(std, dict) else std,
     "std_type": policy.std_type,
   }
-  shared = [field.name for field in dataclasses.fields(RslRlPpoAlgorithmCfg)]
-  algorithm = {
-    name: getattr(ppo, name)
-    for name in shared
-    if name != "class_name" and hasattr(ppo, name)
-  }
+  names = {f.name for f in dataclasses.fields(RslRlPpoAlgorithmCfg)} - {"class_name"}
+  algorithm = {name: getattr(ppo, name) for name in names if hasattr(ppo, name)}
   return RslRlOnPolicyRunnerCfg(
     seed=agent.seed,
     num_steps_per_env=agent.num_steps_per_env,
@@ -208,18 +201,8 @@ def plain_ppo(spec: RunSpec) -> tuple[ConstrainedEnvCfg, AgentCfg]:
   return env_cfg, agent_cfg
 
 
-def _spec(settings: Settings) -> RunSpec:
-  return RunSpec(task=settings.task, method="decap", num_envs=settings.num_envs)
-
-
-def _configs(settings: Settings) -> tuple[ConstrainedEnvCfg, AgentCfg]:
-  return build_configs(_spec(settings))
-
-
 def _train_stock(
-  settings: Settings,
-  env_cfg: ManagerBasedRlEnvCfg,
-  agent_cfg: RslRlOnPolicyRunnerCfg,
+  settings: Settings, env_cfg: ManagerBasedRlEnvCfg, agent_cfg: RslRlOnPolicyRunnerCfg
 ) -> Row:
   times: list[tuple[float, float]] = []
 

@@ -21,7 +21,7 @@ from decap.bench.cases import configure_torch, quiet
 from decap.bench.report import Benchmark, Row, Settings
 from decap.envs.constrained_env import ConstrainedEnv
 from decap.envs.stock import stock_twin
-from decap.runs import RunSpec, build_configs
+from decap.runs import build_configs
 from decap.sim import simulation_backend
 from decap.sim.backend import hush_warp
 
@@ -45,7 +45,8 @@ def measure(settings: Settings) -> Iterator[Row]:
   turns: dict[str, list[tuple[float, float]]] = {case: [] for case in runners}
   for _ in range(TURNS):
     for case, runner in runners.items():
-      turns[case].append(runner.run(runner.steps_for(settings.seconds / TURNS)))
+      steps = math.ceil(settings.seconds / TURNS / runner.step_s)
+      turns[case].append(runner.run(max(1, steps)))
   for case, runner in runners.items():
     runner.env.close()
     whole, physics = (
@@ -106,10 +107,7 @@ class _Runner:
     self.start_s = time.perf_counter() - start
     for name in ("step_many" if case == "decap" else "step", "forward"):
       setattr(self.env.sim, name, self._timed(getattr(self.env.sim, name)))
-    self._step_s, _ = self.run(WARM_UP_STEPS)
-
-  def steps_for(self, seconds: float) -> int:
-    return max(1, math.ceil(seconds / self._step_s))
+    self.step_s, _ = self.run(WARM_UP_STEPS)
 
   def run(self, steps: int) -> tuple[float, float]:
     """Seconds per step: all, and of them physics."""
@@ -130,11 +128,10 @@ class _Runner:
 
 
 def _environment(case: str, settings: Settings) -> ManagerBasedRlEnv:
-  spec = RunSpec(settings.task, "decap", num_envs=settings.num_envs)
-  cfg, _ = build_configs(spec)
+  cfg, _ = build_configs(settings.spec)
   if case == "decap":
     return ConstrainedEnv(cfg, "cpu")
-  with simulation_backend("native" if case == "native" else "warp"):
+  with simulation_backend(case):
     return ManagerBasedRlEnv(stock_twin(cfg), "cpu")
 
 

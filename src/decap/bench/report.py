@@ -15,6 +15,7 @@ from rich.table import Table
 from decap.bench.machine import describe_machine
 from decap.errors import UserError
 from decap.files import write_text
+from decap.runs import RunSpec
 
 Row = dict[str, Any]
 """One measurement: a case, a number of environments, and what was measured of them."""
@@ -33,6 +34,11 @@ class Settings:
   seconds: float
   """How long each case is measured at least."""
   cases: tuple[str, ...] = ()
+
+  @property
+  def spec(self) -> RunSpec:
+    """The run that is timed."""
+    return RunSpec(self.task, "decap", num_envs=self.num_envs)
 
 
 @dataclass(frozen=True)

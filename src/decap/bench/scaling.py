@@ -72,21 +72,17 @@ def with_ratios(rows: Sequence[Row]) -> list[Row]:
     if row.get("error"):
       out.append(row)
       continue
+    apart = row.get("apart_s")
     derived = {
       "speed_up": row["alone_s"] / row["together_s"],
-      "ceiling": _ceiling(row),
+      # Of processes that know nothing of each other: the machine's best.
+      "ceiling": row["processes"] * row["alone_s"] / apart if apart else None,
       "steps_per_s": row["steps"] / row["together_s"],
       "count": sum(row["reductions"].values()),
       "megabytes": sum(int(b) * n for b, n in row["reductions"].items()) / 1e6,
     }
     out.append({**row, **derived})
   return out
-
-
-def _ceiling(row: Row) -> float | None:
-  """How much faster processes are that know nothing of each other: the machine's best."""
-  apart = row.get("apart_s")
-  return row["processes"] * row["alone_s"] / apart if apart else None
 
 
 def _overhead(alone: Sequence[float], together: Sequence[float]) -> tuple[float, float]:
