@@ -159,11 +159,9 @@ def _report(
   flight = float(motion["flight"][moving].nan_to_num(1.0).mean())
   mean_violation = sum(violations.values()) / max(len(violations), 1)
   hops = gait > MAX_CORRELATION or flight > MAX_FLIGHT
+  score = followed * (1.0 - mean_violation) * (1.0 - fallen) * (0.5 if hops else 1.0)
   report = {
-    "score": followed
-    * (1.0 - mean_violation)
-    * (1.0 - fallen)
-    * (0.5 if hops else 1.0),
+    "score": score,
     "followed": followed,
     **{f"followed/{band}": value for band, value in bands.items()},
     "gait": gait,

@@ -36,7 +36,6 @@ from decap.tasks import TASKS
 
 if TYPE_CHECKING:
   from decap.envs.constrained_env import ConstrainedEnv
-  from decap.robots.description import RobotDescription
 
 
 @dataclass
@@ -136,7 +135,13 @@ class Rollout:
       protocol.per_command,
     )
     watch(env, robot)
-    self._record(record, robot)
+    self._recording: tuple[TrajectoryRecorder, Skeleton] | None = None
+    if record:  # The first environments of each rollout.
+      firsts = range(0, protocol.rollouts * protocol.envs, protocol.envs)
+      ids = [first + i for first in firsts for i in range(record)]
+      recorder = TrajectoryRecorder(ids, protocol.steps, self.device)
+      skeleton = Skeleton(env, self.layout, robot, recorder.env_ids)
+      self._recording = recorder, skeleton
     self._command = command_term(env)
     self._tell = hold_commands(env, protocol.per_command)
     self._schedule = torch.tensor(SWITCHING_SCHEDULE, device=self.device)  # [S, 3]
@@ -178,14 +183,14 @@ class Rollout:
       versions=versions(),
     )
     trajectory = None
-    if self._recorder is not None and self._skeleton is not None:
-      ids = self._recorder.env_ids.tolist()
+    if self._recording:
+      recorder, skeleton = self._recording
       trajectory = Trajectory(
         self.layout,
-        self._recorder.arrays(),
+        recorder.arrays(),
         protocol,
-        tuple(i // self.protocol.envs for i in ids),
-        self._skeleton.meta,
+        tuple(i // self.protocol.envs for i in recorder.env_ids.tolist()),
+        skeleton.meta,
         self.policy.info,
       )
     return Evaluation(result, trajectory, seconds)
@@ -196,27 +201,14 @@ class Rollout:
     obs, _ = self.env.reset(seed=self.protocol.seed)
     self.obs = {name: value.clone() for name, value in obs.items()}
 
-  def _record(self, count: int, robot: RobotDescription) -> None:
-    """Record the first environments of each rollout."""
-    self._recorder: TrajectoryRecorder | None = None
-    self._skeleton: Skeleton | None = None
-    if count:
-      envs, rollouts = self.protocol.envs, self.protocol.rollouts
-      ids = [r * envs + i for r in range(rollouts) for i in range(count)]
-      self._recorder = TrajectoryRecorder(ids, self.protocol.steps, self.device)
-      self._skeleton = Skeleton(self.env, self.layout, robot, self._recorder.env_ids)
-
   def _follow(self) -> None:
     """What depends on the host's step count and cannot be in the graph."""
     self.metrics.follow()
-    if self._recorder is not None and self._skeleton is not None:
+    if self._recording:
+      recorder, skeleton = self._recording
       assert self._sample is not None
-      self._recorder.add(
-        self._sample,
-        age=self.metrics.age,
-        delta=self.metrics.delta,
-        points=self._skeleton.points(),
-      )
+      more = {"age": self.metrics.age, "delta": self.metrics.delta}
+      recorder.add(self._sample, **more, points=skeleton.points())
 
   def _set_command(self, t: int) -> None:
     self._tell(t)

@@ -10,7 +10,7 @@ docs/evaluation.md lists fields and units. `load_trajectory` opens it.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -93,13 +93,12 @@ class Trajectory:
 
   def whole(self) -> Sample:
     """All steps as one sample of tensors [T, B, …]."""
-    return self._sample({n: torch.from_numpy(a) for n, a in self.arrays.items()})
+    return self._sample(self.arrays)
 
   def samples(self) -> Iterator[Sample]:
     """The samples again, step by step."""
-    whole = {name: torch.from_numpy(array) for name, array in self.arrays.items()}
     for t in range(self.num_steps):
-      yield self._sample({name: tensor[t] for name, tensor in whole.items()})
+      yield self._sample({name: array[t] for name, array in self.arrays.items()})
 
   def save(self, path: Path | str) -> None:
     """Write the file; an existing one is replaced only when it is complete."""
@@ -116,7 +115,8 @@ class Trajectory:
       np.savez_compressed(file, **contents)  # ty: ignore[invalid-argument-type]
 
   @staticmethod
-  def _sample(tensors: dict[str, torch.Tensor]) -> Sample:
+  def _sample(arrays: Mapping[str, np.ndarray]) -> Sample:
+    tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
     unknown = torch.full_like(tensors["base_velocity"], torch.nan)  # In older files.
     return Sample(
       **{name: tensors.get(name, unknown) for name in SAMPLE_FIELDS},
@@ -168,10 +168,7 @@ class TrajectoryRecorder:
       if tensor.shape[0] != len(self.env_ids):
         tensor = tensor.index_select(0, self.env_ids)
       if name not in self._buffers:
-        shape = (self._steps, *tensor.shape)
-        self._buffers[name] = torch.zeros(
-          shape, dtype=tensor.dtype, device=tensor.device
-        )
+        self._buffers[name] = tensor.new_zeros(self._steps, *tensor.shape)
       self._buffers[name][self._step].copy_(tensor)
     self._step += 1
 
