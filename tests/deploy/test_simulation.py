@@ -2,6 +2,7 @@ import subprocess
 import sys
 from dataclasses import replace
 
+import mujoco
 import numpy as np
 import pytest
 
@@ -176,3 +177,29 @@ def test_simulated_robot_needs_neither_torch_nor_mjlab():
   )
   done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
   assert done.stdout.strip() == "[]", done.stderr
+
+
+def test_accelerations_are_new_in_every_state():
+  robot, unread = SimulatedRobot(29, QUIET), SimulatedRobot(29, QUIET)
+  first = int(unread.model.sensor("acceleration").adr[0])
+  for pause_s in (0.0, 0.002, 0.0025, 0.002, 0.0105, 0.002):
+    for one in (robot, unread):  # As long as nobody reads, it is measured all the time.
+      one.sleep_until(one.now_s() + pause_s)
+    state = robot.read()
+    assert state is not None
+    np.testing.assert_array_equal(state.acc, unread.data.sensordata[first : first + 3])
+
+
+@pytest.mark.parametrize("terrain", ["flat", "grass"])
+def test_options_that_save_time_leave_physics_as_it_is(terrain: str):
+  usual, plain = (SimulatedRobot(29, SimCfg(terrain=terrain)) for _ in range(2))
+  plain.model.opt.integrator = mujoco.mjtIntegrator.mjINT_IMPLICITFAST
+  plain.model.opt.disableflags = 0
+  kicks = np.random.default_rng(0).normal(0.0, 2.0, usual.model.nv)
+  kicks[:6] = 0.0
+  for robot in (usual, plain):  # Legs and arms swing and touch what they may.
+    robot.release()
+    robot.data.qvel[:] = kicks
+    robot.sleep_until(0.3)
+  assert usual.data.ncon > 4
+  np.testing.assert_allclose(usual.data.qpos, plain.data.qpos, rtol=0, atol=1e-9)

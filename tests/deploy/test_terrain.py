@@ -20,7 +20,7 @@ def compiled(name: str, friction: float | None = None):
 
 def heights(name: str, xs) -> np.ndarray:
   model, data = compiled(name)
-  return np.array([ground_height(model, data, np.array([x, 0.013, 3.0])) for x in xs])
+  return np.array([ground_height(model, data, x, 0.013, 3.0) for x in xs])
 
 
 @pytest.mark.parametrize("name", TERRAINS)
@@ -75,5 +75,5 @@ def test_courses_end_where_their_ground_does():
   assert not course.holds(20.6, 0.0, margin_m=0.5)
   model, data = compiled("gravel")
   for x, ground in ((20.9, True), (21.1, False)):
-    height = ground_height(model, data, np.array([x, 0.0, 1.0]))
+    height = ground_height(model, data, x, 0.0, 1.0)
     assert (height > -0.1) == ground

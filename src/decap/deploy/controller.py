@@ -63,9 +63,13 @@ def clip_targets(
   effort: np.ndarray,
 ) -> np.ndarray:
   """Nearest targets for which kp·(q* − q) − kd·q̇ stays within ± effort, all [J]."""
+  resistance = kd * dq
+  shares = (kp * (q_target - q) - resistance) / effort
+  if shares.dot(shares) < 0.99:
+    return q_target  # All together are within what a single one may be: as usual.
   stiff = np.maximum(kp, 1e-9)
-  low = q + (kd * dq - effort) / stiff
-  high = q + (kd * dq + effort) / stiff
+  low = q + (resistance - effort) / stiff
+  high = q + (resistance + effort) / stiff
   return np.where(kp > 0, np.minimum(np.maximum(q_target, low), high), q_target)
 
 
@@ -109,6 +113,8 @@ class Controller:
     self._from = self._damping
     """What was commanded when the present mode or policy took over."""
     self._blend_start_s = now_s
+    self._share = 0.0
+    """How far the policy has taken over."""
     self._countdown = 0
     self._target = np.zeros(len(motors.motors))
     self._velocity_command = np.zeros(3)
@@ -228,7 +234,9 @@ class Controller:
         return self._damping
       self._target = target
     self._countdown -= 1
-    share = min(1.0, (now_s - self._blend_start_s) / BLEND_S)
+    if not self.policy_stepped and self._share >= 1.0:
+      return self._limited(self._sent)  # Nothing but the state has changed.
+    self._share = share = min(1.0, (now_s - self._blend_start_s) / BLEND_S)
     start = self._from
     return self._limited(
       RobotCommand(
@@ -266,6 +274,8 @@ class Controller:
       ),
       command.kp,
       command.kd,
+      command.dq_target,
+      command.tau_ff,
     )
 
   def _write(self, command: RobotCommand) -> None:

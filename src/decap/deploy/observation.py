@@ -37,7 +37,7 @@ class Inputs:
 
 def gravity_in_base(quat: np.ndarray) -> np.ndarray:
   """Unit vector of gravity in the frame of a body with orientation `quat` (wxyz)."""
-  w, x, y, z = quat
+  w, x, y, z = quat.tolist()
   return np.array(
     [2.0 * (w * y - x * z), -2.0 * (w * x + y * z), 2.0 * (x * x + y * y) - 1.0]
   )
@@ -84,6 +84,7 @@ class ObservationBuilder:
       )
       start += term.dim
     self._vector = np.zeros((1, start), np.float32)
+    self._row = self._vector[0]
 
   def build(self, inputs: Inputs) -> np.ndarray:
     """Observation [1, D]; the array is used again at the next call."""
@@ -91,7 +92,7 @@ class ObservationBuilder:
       value = function(inputs)
       if limits is not None:
         value = np.clip(value, *limits)
-      self._vector[0, part] = value * scale
+      self._row[part] = value * scale
     return self._vector
 
   def _function(self, bundle: Bundle, name: str) -> Callable[[Inputs], np.ndarray]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import mujoco
@@ -13,6 +14,9 @@ GYROS: dict[str, tuple[str, float]] = {
   "wrist": ("right_palm", 400.0),
 }
 """Gyros that the paper's robot carries: site in the model and rate in Hz."""
+
+REPORTS_AT_ONCE = 100
+"""Reports whose noise is drawn together."""
 
 
 @dataclass(frozen=True)
@@ -48,34 +52,49 @@ class NoisyBody:
     self._scale = scale
     self._rng = np.random.default_rng(seed)
     nominal = noise or Noise()
-    self._joint_noise = scale * np.array([[nominal.joint_pos], [nominal.joint_vel]])
-    self._imu_noise = scale * np.repeat(
-      (nominal.tilt, nominal.gyro, nominal.acceleration), (2, 3, 3)
-    )
+    # Of joint positions, their velocities, tilt, gyro and accelerometer, in this order.
+    sizes = (nominal.joint_pos, nominal.joint_vel)
+    sizes += (nominal.tilt, nominal.gyro, nominal.acceleration)
+    counts = (joints, joints, 2, 3, 3)
+    self._white_noise = scale * np.repeat(sizes, counts)
+    self._ends = np.cumsum(counts)[:-1]
     self._joint_bias = self._normal(nominal.joint_pos_bias, joints)
     self._gyro_bias = self._normal(nominal.gyro_bias, 3)
     self._tilt_bias = self._normal(nominal.tilt_bias, 2)
+    self._drawn: Iterator[tuple[np.ndarray, ...]] = iter(())
 
-  def joints(self, q: np.ndarray, dq: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Positions and velocities as encoders report them. # [J]"""
+  def report(
+    self,
+    q: np.ndarray,
+    dq: np.ndarray,
+    quat: np.ndarray,
+    gyro: np.ndarray,
+    acceleration: np.ndarray,
+  ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """The same as encoders [J] and the IMU report it, in arrays of its own."""
     if not self._scale:
-      return q.copy(), dq.copy()
-    white = self._rng.standard_normal((2, len(q)))
-    white *= self._joint_noise
-    return q + self._joint_bias + white[0], dq + white[1]
-
-  def imu(
-    self, quat: np.ndarray, gyro: np.ndarray, acceleration: np.ndarray
-  ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Orientation, angular velocity and specific force as an IMU reports them."""
-    if not self._scale:
-      return quat.copy(), gyro.copy(), acceleration.copy()
-    white = self._rng.standard_normal(8) * self._imu_noise
-    tilt = 0.5 * (self._tilt_bias + white[:2])
+      return q.copy(), dq.copy(), quat.copy(), gyro.copy(), acceleration.copy()
+    white = next(self._drawn, None) or self._draw()
     turned = np.zeros(4)
-    mujoco.mju_mulQuat(turned, quat, np.array([1.0, tilt[0], tilt[1], 0.0]))
+    mujoco.mju_mulQuat(turned, quat, white[2])
     mujoco.mju_normalize4(turned)
-    return turned, gyro + self._gyro_bias + white[2:5], acceleration + white[5:]
+    return (
+      q + self._joint_bias + white[0],
+      dq + white[1],
+      turned,
+      gyro + self._gyro_bias + white[3],
+      acceleration + white[4],
+    )
+
+  def _draw(self) -> tuple[np.ndarray, ...]:
+    """Draw the noise of many reports at once, which is quicker; returns the first."""
+    shape = (REPORTS_AT_ONCE, len(self._white_noise))
+    white = self._rng.standard_normal(shape) * self._white_noise
+    q, dq, tilt, gyro, acceleration = np.split(white, self._ends, axis=1)
+    turn = np.zeros((len(white), 4))
+    turn[:, 0], turn[:, 1:3] = 1.0, 0.5 * (self._tilt_bias + tilt)
+    self._drawn = zip(q, dq, turn, gyro, acceleration, strict=True)
+    return next(self._drawn)
 
   def _normal(self, size: float, count: int) -> np.ndarray:
     return self._rng.normal(0.0, 1.0, count) * (size * self._scale)
@@ -92,7 +111,7 @@ class Gyro:
     self, address: int, rate_hz: float, dt_s: float, noise: float, seed: int
   ):
     self.rate_hz = rate_hz
-    self._address = address
+    self._part = slice(address, address + 3)
     self._dt_s = dt_s
     self._rng = np.random.default_rng(seed)
     self._noise = noise * 0.01
@@ -104,21 +123,20 @@ class Gyro:
     """Forget all samples; the next step is the first one."""
     self._first: int | None = None
     self._next = 0
-    self.due = 0
-    """Physics step of the next sample; 0 at the beginning."""
+    self._due = 0
     self._steps: list[int] = []
     self._values: list[np.ndarray] = []
 
-  def look(self, step: int, sensordata: np.ndarray) -> None:
-    """Take a sample if one is due at this physics step."""
+  def look(self, step: int, sensordata: np.ndarray) -> int:
+    """Take a sample if one is due at this physics step; returns when the next is."""
     if self._first is None:
-      self._first = self.due = step
-    if step < self.due:
-      return
-    self._steps.append(step)
-    self._values.append(sensordata[self._address : self._address + 3].copy())
-    self._next += 1
-    self.due = self._first + round(self._next * self._steps_per_sample)
+      self._first = self._due = step
+    if step >= self._due:
+      self._steps.append(step)
+      self._values.append(sensordata[self._part].copy())
+      self._next += 1
+      self._due = self._first + round(self._next * self._steps_per_sample)
+    return self._due
 
   def samples(self) -> tuple[np.ndarray, np.ndarray]:
     """Times in s [N] and angular velocities in rad/s, with noise and bias [N, 3]."""

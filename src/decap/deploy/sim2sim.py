@@ -7,6 +7,7 @@ scripted operator walks it, and everything that the tables need is written down.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -46,11 +47,11 @@ class Walk:
 
   def at(self, time_s: float) -> np.ndarray:
     """The command at a time. # [3]"""
-    current = np.zeros(3)
+    current: Sequence[float] = (0.0, 0.0, 0.0)
     for start_s, *command in self.commands:
       if time_s >= start_s - 1e-9:
-        current = np.array(command)
-    return current
+        current = command
+    return np.array(current, np.float64)
 
 
 def straight(speed: float, seconds: float, steered: bool = True) -> Walk:
@@ -130,7 +131,7 @@ class _Recorder:
 
   def __init__(self, robot: SimulatedRobot, plan: Walk, joint_names: tuple[str, ...]):
     self._robot, self._plan = robot, plan
-    self._order = [robot.joint_names.index(name) for name in joint_names]
+    self._order = np.array([robot.joint_names.index(name) for name in joint_names])
     self._course = TERRAINS[robot.cfg.terrain]
     self._policy_s = math.inf
     self._rows: dict[str, list] = {}
@@ -151,7 +152,7 @@ class _Recorder:
     if not self._walking:
       return Input(np.zeros(3), requests, exact=True)
     command = self._plan.at(now_s - self._start_s)
-    if self._plan.steered and command.any():
+    if self._plan.steered and np.count_nonzero(command):
       command[2] += self._correction()
     return Input(command, requests, exact=True)
 
@@ -160,9 +161,7 @@ class _Recorder:
     return self._policy_s + SETTLE_S
 
   def _correction(self) -> float:
-    w, x, y, z = self._robot.data.qpos[3:7]
-    yaw = math.atan2(2.0 * (w * z + x * y), 1.0 - 2.0 * (y * y + z * z))
-    return -1.0 * yaw - 0.4 * float(self._robot.data.qpos[1])
+    return -1.0 * self._robot.yaw() - 0.4 * float(self._robot.data.qpos[1])
 
   # Observer.
 
@@ -228,16 +227,16 @@ class _Recorder:
       "q": data.qpos[robot.joint_qpos][order],
       "dq": data.qvel[robot.joint_qvel][order],
       "torque": robot.torque[order],
-      "action": policy.action,
-      "command": cycle.velocity_command,
+      "action": policy.action.copy(),
+      "command": cycle.velocity_command.copy(),
       "velocity": robot.velocity(),
-      "qpos": data.qpos,
+      "qpos": data.qpos.copy(),
     }
     for name, value in row.items():
-      self._rows.setdefault(name, []).append(np.array(value, np.float64))
+      self._rows.setdefault(name, []).append(value)
     if robot.fallen():
       self._fell = self._done = True
-    elif not self._course.holds(*data.qpos[:2]):
+    elif not self._course.holds(*data.qpos[:2].tolist()):
       self._stop_reason, self._done = "left the course", True
 
   def _gyro(self, name: str) -> tuple[np.ndarray, np.ndarray]:

@@ -15,6 +15,7 @@ from pathlib import Path
 import mujoco
 import numpy as np
 
+from decap.deploy.grounds import TERRAINS
 from decap.deploy.robot_io import COMMAND_DT_S, RobotCommand, RobotState
 from decap.deploy.sensors import GYROS, Gyro, NoisyBody, add_sensors
 from decap.deploy.sim_cfg import SimCfg
@@ -22,6 +23,7 @@ from decap.deploy.terrain import add_terrain, ground_height
 from decap.robots.g1_motors import RobotMotors, g1_motors
 
 PHYSICS_DT_S = 0.0005
+STEPS_PER_COMMAND = round(COMMAND_DT_S / PHYSICS_DT_S)
 MODELS = Path(__file__).parent.parent / "robots" / "models"
 PAYLOAD_BODY = "right_wrist_yaw_link"
 KNEE_SHARE = 0.6
@@ -30,13 +32,20 @@ to none in a straight line. Assumed: the vendor publishes the two ends only."""
 PUSH_S = 0.1
 """A push is a constant force of this length."""
 _START_HEIGHT_M = 0.79
+_MEASURED = int(mujoco.mjtStage.mjSTAGE_ACC)
+_LEFT_OUT = int(mujoco.mjtStage.mjSTAGE_NONE)
+_START = (0.0, 0.0, _START_HEIGHT_M)
 
 
 def build_spec(dof: int, cfg: SimCfg) -> mujoco.MjSpec:
   """The robot on its terrain, with sensors and payload."""
   spec = mujoco.MjSpec.from_file(str(MODELS / f"g1_{dof}dof.xml"))
   spec.option.timestep = PHYSICS_DT_S
-  spec.option.integrator = mujoco.mjtIntegrator.mjINT_IMPLICITFAST
+  # The neck's damping is all that is implicit in implicitfast here, and in this, too.
+  spec.option.integrator = mujoco.mjtIntegrator.mjINT_EULER
+  if TERRAINS[cfg.terrain].is_plane:
+    # Bodies have too few shapes for trees of them; elsewhere contacts would change order.
+    spec.option.disableflags |= mujoco.mjtDisableBit.mjDSBL_MIDPHASE
   add_terrain(spec, cfg.terrain, cfg.ground_friction, cfg.seed)
   add_sensors(spec)
   if cfg.payload_kg:
@@ -68,13 +77,11 @@ class SimulatedRobot:
     """One state per command period, noisy."""
     if self._steps < self._next_state:
       return None
-    self._next_state = self._steps + round(COMMAND_DT_S / PHYSICS_DT_S)
-    data = self.data
-    q, dq = self._sensors.joints(self._q, self._dq)
-    address = self._acceleration
-    quat, gyro, acceleration = self._sensors.imu(
-      data.qpos[3:7], data.qvel[3:6], data.sensordata[address : address + 3]
+    self._next_state = self._steps + STEPS_PER_COMMAND
+    q, dq, quat, gyro, acceleration = self._sensors.report(
+      self._q, self._dq, self._quat, self._spin, self._acceleration
     )
+    now_s, joints = self.now_s(), len(q)
     return RobotState(
       q=q,
       dq=dq,
@@ -83,16 +90,21 @@ class SimulatedRobot:
       gyro=gyro,
       acc=acceleration,
       temperature=self._temperature.copy(),
-      mode_machine=self.motors.mode_machines[1],
-      tick=round(self.now_s() * 1000),
-      stamp_s=self.now_s(),
+      mode_machine=self._mode_machine,
+      tick=round(now_s * 1000),
+      stamp_s=now_s,
+      ddq=np.zeros(joints),
+      voltage=np.zeros(joints),
+      rpy=np.zeros(3),
     )
 
   def write(self, command: RobotCommand) -> None:
     """The motors follow the command after the actuation delay."""
     strength = self.cfg.motor_strength if command.mode else 0.0
-    kp, kd = strength * command.kp, strength * command.kd
-    push = kp * command.q_target + kd * command.dq_target + strength * command.tau_ff
+    kp, kd, push = command.kp, command.kd, command.tau_ff
+    if strength != 1.0:
+      kp, kd, push = strength * kp, strength * kd, strength * push
+    push = kp * command.q_target + kd * command.dq_target + push
     self._pending.append((self._steps + self._delay, (push, kp, kd)))
 
   def now_s(self) -> float:
@@ -118,11 +130,10 @@ class SimulatedRobot:
     mujoco.mj_resetData(self.model, self.data)
     self.data.qpos[2] = _START_HEIGHT_M
     self.data.qpos[self.joint_qpos] = self.motors.array("default_pos")
+    self._stage[0] = _MEASURED
     mujoco.mj_forward(self.model, self.data)
     cfg, joints = self.cfg, len(self.joint_names)
     self.held = True
-    self.torque = np.zeros(joints)
-    """Torque of each motor at the last step, Nm. # [J]"""
     self._temperature = np.full(joints, 35.0)
     self._steps = self._next_state = self._next_sample = 0
     self._delay = round(cfg.delay_s / PHYSICS_DT_S)
@@ -148,21 +159,22 @@ class SimulatedRobot:
 
   def step(self) -> None:
     """One physics step."""
-    while self._pending and self._pending[0][0] <= self._steps:
-      self._gains = self._pending.popleft()[1]
+    now, pending = self._steps, self._pending
+    while pending and pending[0][0] <= now:
+      self._gains = pending.popleft()[1]
     self._actuate()
     if self.held:
       self._hold(1.0)
-    elif self._steps <= self._free:
-      self._hold((self._free - self._steps) / max(1, self._fade))
+    elif now <= self._free:
+      self._hold((self._free - now) / max(1, self._fade))
     elif self.cfg.push_m_s:
       self._push()
+    # The accelerometer takes a pass over all bodies: where a state can be read next.
+    self._stage[0] = _MEASURED if now + 1 >= self._next_state else _LEFT_OUT
     mujoco.mj_step(self.model, self.data)
-    if self._steps >= self._next_sample:
-      for gyro in self.gyros.values():
-        gyro.look(self._steps, self.data.sensordata)
-      self._next_sample = min(gyro.due for gyro in self.gyros.values())
-    self._steps += 1
+    if now >= self._next_sample:
+      self._next_sample = min([g.look(now, self._sensed) for g in self.gyros.values()])
+    self._steps = now + 1
 
   def restart_gyros(self) -> None:
     """Forget the gyros' samples; the next step is their first."""
@@ -172,23 +184,27 @@ class SimulatedRobot:
 
   def base_height(self) -> float:
     """Height of the pelvis above the ground under it, m."""
-    position = self.data.qpos[:3]
-    return float(position[2]) - ground_height(self.model, self.data, position)
+    x, y, z = self._position.tolist()
+    return z - ground_height(self.model, self.data, x, y, z)
 
   def tilt(self) -> float:
     """Angle between the pelvis' up and the world's, rad."""
-    _, x, y, _ = self.data.qpos[3:7]
+    _, x, y, _ = self._quat.tolist()
     return math.acos(max(-1.0, min(1.0, 1.0 - 2.0 * (x * x + y * y))))
 
   def velocity(self) -> np.ndarray:
     """vx, vy in the pelvis' heading frame in m/s, yaw rate in rad/s. # [3]"""
-    w, x, y, z = self.data.qpos[3:7]
-    yaw = math.atan2(2.0 * (w * z + x * y), 1.0 - 2.0 * (y * y + z * z))
-    vx, vy = self.data.qvel[:2]
+    yaw = self.yaw()
+    vx, vy, _ = self._velocity.tolist()
     turn = np.zeros(3)
-    mujoco.mju_rotVecQuat(turn, self.data.qvel[3:6], self.data.qpos[3:7])
+    mujoco.mju_rotVecQuat(turn, self._spin, self._quat)
     cos, sin = math.cos(yaw), math.sin(yaw)
     return np.array([cos * vx + sin * vy, cos * vy - sin * vx, turn[2]])
+
+  def yaw(self) -> float:
+    """Heading of the pelvis, rad."""
+    w, x, y, z = self._quat.tolist()
+    return math.atan2(2.0 * (w * z + x * y), 1.0 - 2.0 * (y * y + z * z))
 
   def fallen(self) -> bool:
     """Whether the robot lies or is about to: tilted above 1 rad or below 0.35 m."""
@@ -200,58 +216,65 @@ class SimulatedRobot:
     q = [int(self.model.joint(name).qposadr[0]) for name in self.joint_names]
     v = [int(self.model.joint(name).dofadr[0]) for name in self.joint_names]
     controls = [self.model.actuator(name).id for name in self.joint_names]
+    self._motors = _as_slice(controls)
     self.joint_qpos, self.joint_qvel = _as_slice(q), _as_slice(v)
     # Views, which stay as long as the data does: making them takes longer than a sum.
-    self._q = self.data.qpos[self.joint_qpos]
-    self._dq = self.data.qvel[self.joint_qvel]
-    self._control = self.data.ctrl[_as_slice(controls)]
-    self._acceleration = int(self.model.sensor("acceleration").adr[0])
-    self._pelvis = self.model.body("pelvis").id
-    self._mass = float(self.model.body_subtreemass[self._pelvis])
+    data, qpos, qvel = self.data, self.data.qpos, self.data.qvel
+    self._position, self._quat, self._q = qpos[:3], qpos[3:7], qpos[self.joint_qpos]
+    self._velocity, self._spin, self._dq = qvel[:3], qvel[3:6], qvel[self.joint_qvel]
+    self._control = data.ctrl[self._motors]
+    self.torque = data.actuator_force[self._motors]
+    """Torque of each motor at the last step, Nm. # [J]"""
+    self._sensed = data.sensordata
+    accelerometer = self.model.sensor("acceleration")
+    first = int(accelerometer.adr[0])
+    self._acceleration = self._sensed[first : first + 3]
+    self._stage = self.model.sensor_needstage[accelerometer.id :]
+    pelvis = self.model.body("pelvis").id
+    self._force = data.xfrc_applied[pelvis]
+    self._mass = float(self.model.body_subtreemass[pelvis])
+    self._mode_machine = self.motors.mode_machines[1]
 
   def _limit_motors(self) -> None:
     strength = self.cfg.motor_strength
     effort = self.motors.array("effort_limit") * strength
     speed = self.motors.array("velocity_limit")
-    self._effort, self._brake = effort, -effort
     self._speed = speed
     self._knee = KNEE_SHARE * speed
-    self._slowest_knee = self._knee.min() ** 2
+    self._slowest_knee = float(self._knee.min()) ** 2
     self._slope = effort / (speed * (1.0 - KNEE_SHARE))
+    # At any speed; what is left of it beyond the knee is told at every step.
+    self.model.actuator_forcelimited[:] = True
+    self.model.actuator_forcerange[self._motors] = np.stack([-effort, effort], axis=1)
     self.model.dof_frictionloss[self.joint_qvel] = (
       self.cfg.joint_friction * self.motors.array("effort_limit")
     )
 
   def _actuate(self) -> None:
-    dq = self._dq
+    dq, torque = self._dq, self._control
     push, kp, kd = self._gains
-    torque = push - kp * self._q
-    torque -= kd * dq
-    np.minimum(torque, self._effort, out=torque)
-    np.maximum(torque, self._brake, out=torque)
+    np.subtract(push, kp * self._q, torque)
+    np.subtract(torque, kd * dq, torque)
     # No joint can be beyond its knee while all together are below the lowest one's.
-    if dq @ dq > self._slowest_knee and (np.abs(dq) > self._knee).any():
+    if dq.dot(dq) > self._slowest_knee and (np.abs(dq) > self._knee).any():
       # What is left in the direction of motion: at least nothing.
       forward = np.maximum(self._slope * (self._speed - dq), 0.0)
       backward = np.maximum(self._slope * (self._speed + dq), 0.0)
-      torque = np.maximum(np.minimum(torque, forward), -backward)
-    self.torque = torque
-    self._control[:] = torque
+      np.maximum(np.minimum(torque, forward), -backward, out=torque)
 
   def _hold(self, share: float) -> None:
     """The gantry: springs that keep the pelvis where it started, upright."""
-    data, force = self.data, self.data.xfrc_applied[self._pelvis]
-    goal = np.array([0.0, 0.0, _START_HEIGHT_M])
-    force[:3] = 4000.0 * (goal - data.qpos[:3]) - 600.0 * data.qvel[:3]
-    turn = np.zeros(3)
-    mujoco.mju_quat2Vel(turn, data.qpos[3:7], 1.0)
-    spin = np.zeros(3)
-    mujoco.mju_rotVecQuat(spin, data.qvel[3:6], data.qpos[3:7])
-    force[3:] = -400.0 * turn - 40.0 * spin
-    force *= share
+    turn, spin = np.zeros(3), np.zeros(3)
+    mujoco.mju_quat2Vel(turn, self._quat, 1.0)
+    mujoco.mju_rotVecQuat(spin, self._spin, self._quat)
+    moves = zip(_START, self._position.tolist(), self._velocity.tolist(), strict=True)
+    force = [4000.0 * (start - now) - 600.0 * speed for start, now, speed in moves]
+    turns = zip(turn.tolist(), spin.tolist(), strict=True)
+    force += [-400.0 * angle - 40.0 * speed for angle, speed in turns]
+    self._force[:] = [share * part for part in force]
 
   def _push(self) -> None:
-    force = self.data.xfrc_applied[self._pelvis]
+    force = self._force
     every = round(self.cfg.push_every_s / PHYSICS_DT_S)
     if self._steps % every == every - 1:
       angle = self._pushes.uniform(0.0, 2.0 * math.pi)

@@ -8,8 +8,8 @@ the robot, with a sentence that says what was seen and what the limit is.
 from __future__ import annotations
 
 import math
+import operator
 from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,6 +22,7 @@ MEASURED = (
   *("quat", "rpy", "gyro", "acc"),
 )
 """Fields of a state that hold measurements: of joints, then of the pelvis."""
+_measured = operator.attrgetter(*MEASURED)
 
 
 @dataclass(frozen=True)
@@ -76,13 +77,13 @@ class Monitor:
   def __init__(self, motors: RobotMotors, limits: Limits, start_s: float):
     self.limits = limits
     self.tolerated = Tolerated()
-    self.margins: dict[str, float] = {}
-    """Share of each limit that is in use, 1 = stop."""
     self._names = motors.joint_names
     span = motors.array("position_limits")
     self._middle = span.mean(axis=1)
     self._half = (span[:, 1] - span[:, 0]) / 2 + limits.joint_margin_rad
     self._speeds = motors.array("velocity_limit") * limits.joint_speed_share
+    self._centre, self._room = self._spans()
+    self._age_s = 0.0  # Of the last valid, new state at the last look.
     self._good_s = start_s  # When the last valid, new state arrived.
     self._moved_s = start_s  # When a measured value last changed.
     self._last: RobotState | None = None
@@ -114,26 +115,33 @@ class Monitor:
   def _judged(self, state: RobotState | None, now_s: float) -> RobotState | None:
     if state is None:
       return None
-    if not _finite(state):
-      place = _first_not_finite(state, self._names)
+    ordinary = self._is_ordinary(state)
+    if not ordinary and (place := _not_a_number(state, self._names)):
       self._broken = f"the state has a value that is not a number: {place}"
       return None
-    if abs(math.sqrt(state.quat @ state.quat) - 1.0) > 0.05:
+    if abs(math.sqrt(state.quat.dot(state.quat)) - 1.0) > 0.05:
       self._broken = f"the orientation {np.round(state.quat, 3)} is no rotation"
       return None
     self._broken = ""
     if self._last is not None and not self._is_newer(state.tick):
       return None
     self._accept(state, now_s)
+    if not ordinary or self._over:
+      self._count_over(state)
     return state
+
+  @property
+  def margins(self) -> dict[str, float]:
+    """Share of each limit that is in use, 1 = stop."""
+    found = {k: share for k, (share, _) in self._shares(self._last).items()}
+    return {**found, "state age": self._age_s / self.limits.stale_s}
 
   def fault(self, now_s: float) -> str | None:
     """What is wrong now, most fundamental first; none if all is well."""
     limits = self.limits
     if self._broken:
       return self._broken
-    age_s = now_s - self._good_s
-    self.margins["state age"] = age_s / limits.stale_s
+    self._age_s = age_s = now_s - self._good_s
     if age_s > limits.stale_s:
       return self._silence(age_s)
     if self._last is None:
@@ -167,7 +175,6 @@ class Monitor:
       self._moved_s = now_s
     self._good_s, self._last, self._arrivals = now_s, state, 0
     self._rejected_at_good = self._rejected
-    self._check_values(state)
 
   def _silence(self, age_s: float) -> str:
     """Why there is no new state: nothing comes, or what comes is of no use."""
@@ -177,44 +184,62 @@ class Monitor:
       return f"states are frozen: the robot's counter stands for {age_s:.3f} s"
     return f"states are lost: none for {age_s:.3f} s"
 
-  def _check_values(self, state: RobotState) -> None:
-    limits, names = self.limits, self._names
-    _, x, y, _ = state.quat.tolist()
-    upright = max(-1.0, min(1.0, 1.0 - 2.0 * (x * x + y * y)))  # Cosine of the tilt.
-    self._judge(
-      "tilt",
-      math.acos(upright) / limits.tilt_rad,
-      lambda: f"tilt is above {limits.tilt_rad:g} rad",
+  def _spans(self) -> tuple[np.ndarray, np.ndarray]:
+    """Middle and half width of what each value of `MEASURED` may be, in a row."""
+    joints = len(self._names)
+    centre = {"q": self._middle}
+    room = {"q": self._half, "dq": self._speeds}
+    room["temperature"] = np.full(joints, self.limits.temperature_c)
+    sizes = {"quat": 4, "rpy": 3, "gyro": 3, "acc": 3}
+    wide = {name: np.full(sizes.get(name, joints), 1e300) for name in MEASURED}
+    return (
+      np.concatenate([centre.get(name, 0.0 * wide[name]) for name in MEASURED]),
+      np.concatenate([room.get(name, wide[name]) for name in MEASURED]),
     )
+
+  def _is_ordinary(self, state: RobotState) -> bool:
+    """Whether all values are numbers within their limits; one pass for all of them."""
+    shares = np.concatenate(_measured(state))
+    shares -= self._centre
+    np.abs(shares, out=shares)
+    shares /= self._room
+    worst = shares.item(shares.argmax())  # What is not a number counts as the largest.
+    return worst <= 1.0 and _tilt(state) <= self.limits.tilt_rad
+
+  def _shares(self, state: RobotState | None) -> dict[str, tuple[float, int]]:
+    """Kind of limit → share of it that is in use, and by which joint."""
+    if state is None:
+      return {}
     reach = np.abs(state.q - self._middle) / self._half
-    joint = int(reach.argmax())
-    self._judge("joint range", reach[joint], lambda: self._outside(joint))
     speed = np.abs(state.dq) / self._speeds
-    fast = int(speed.argmax())
-    self._judge(
-      "joint speed",
-      speed[fast],
-      lambda: f"{names[fast]} is faster than {self._speeds[fast]:.0f} rad/s",
-    )
-    hot = int(state.temperature.argmax())
-    self._judge(
-      "temperature",
-      state.temperature[hot] / limits.temperature_c,
-      lambda: f"{names[hot]} is hotter than {limits.temperature_c:g} °C",
-    )
+    heat = state.temperature / self.limits.temperature_c
+    found = {"tilt": (_tilt(state) / self.limits.tilt_rad, 0)}
+    for kind, share in (
+      ("joint range", reach),
+      ("joint speed", speed),
+      ("temperature", heat),
+    ):
+      joint = int(share.argmax())
+      found[kind] = (float(share[joint]), joint)
+    return found
 
-  def _outside(self, i: int) -> str:
-    low, high = self._middle[i] - self._half[i], self._middle[i] + self._half[i]
-    return f"{self._names[i]} is outside {low:.2f} … {high:.2f} rad"
+  def _count_over(self, state: RobotState) -> None:
+    """Count in how many states in a row each limit was over."""
+    for kind, (share, joint) in self._shares(state).items():
+      if share > 1.0:
+        count, _ = self._over.get(kind, (0, ""))
+        self._over[kind] = (count + 1, self._sentence(kind, joint))
+      else:
+        self._over.pop(kind, None)
 
-  def _judge(self, kind: str, share: float, sentence: Callable[[], str]) -> None:
-    """Keep the share of a limit that is in use, and how often in a row it was over."""
-    self.margins[kind] = float(share)
-    if share > 1.0:
-      count = self._over[kind][0] + 1 if kind in self._over else 1
-      self._over[kind] = (count, sentence())
-    else:
-      self._over.pop(kind, None)
+  def _sentence(self, kind: str, joint: int) -> str:
+    name, middle, half = self._names[joint], self._middle[joint], self._half[joint]
+    return {
+      "tilt": f"tilt is above {self.limits.tilt_rad:g} rad",
+      "joint range": f"{name} is outside {middle - half:.2f} … {middle + half:.2f} rad",
+      "joint speed": f"{name} is faster than {self._speeds[joint]:.0f} rad/s",
+      "temperature": f"{name} is hotter than {self.limits.temperature_c:g} °C",
+    }[kind]
 
 
 class Deadlines:
@@ -256,25 +281,27 @@ def target_fault(
   return None
 
 
-def _finite(state: RobotState) -> bool:
-  """Whether all values are numbers; a sum tells, and costs less than each of them."""
-  parts = [getattr(state, name) for name in MEASURED]
-  return bool(np.isfinite(np.concatenate(parts).sum()))
+def _tilt(state: RobotState) -> float:
+  """Angle between the pelvis and upright, rad."""
+  _, x, y, _ = state.quat.tolist()
+  return math.acos(max(-1.0, min(1.0, 1.0 - 2.0 * (x * x + y * y))))
 
 
-def _first_not_finite(state: RobotState, names: tuple[str, ...]) -> str:
-  """Which value of a state is none, for whoever has to look for it."""
+def _not_a_number(state: RobotState, names: tuple[str, ...]) -> str:
+  """Which value of a state is none, for whoever has to look for it; "" if all are."""
   for part in MEASURED:
     values = getattr(state, part)
     for i in np.flatnonzero(~np.isfinite(values)):
       of = names[i] if len(values) == len(names) else f"entry {i}"
       return f"{part} of {of}"
-  return "their sum"
+  return ""
 
 
 def _same(state: RobotState, last: RobotState) -> bool:
   """Whether all that moves has the very same bits."""
-  return all(
-    getattr(state, name).tobytes() == getattr(last, name).tobytes()
-    for name in ("q", "dq", "gyro", "acc")
+  return (
+    state.q.tobytes() == last.q.tobytes()
+    and state.dq.tobytes() == last.dq.tobytes()
+    and state.gyro.tobytes() == last.gyro.tobytes()
+    and state.acc.tobytes() == last.acc.tobytes()
   )

@@ -23,6 +23,9 @@ from decap.deploy.grounds import (
   check_terrain,
 )
 
+_DOWN = np.array([0.0, 0.0, -1.0])
+_ONLY_GROUND = np.array([1, 0, 0, 0, 0, 0], np.uint8)
+
 
 def add_terrain(
   spec: mujoco.MjSpec, name: str, friction: float | None = None, seed: int = 0
@@ -63,16 +66,12 @@ def add_terrain(
 
 
 def ground_height(
-  model: mujoco.MjModel, data: mujoco.MjData, position: np.ndarray
+  model: mujoco.MjModel, data: mujoco.MjData, x: float, y: float, z: float
 ) -> float:
   """Height of the terrain under a point, m."""
-  start = np.array([position[0], position[1], position[2] + 0.5])
-  only_ground = np.array([1, 0, 0, 0, 0, 0], np.uint8)
-  hit = np.zeros(1, np.int32)
-  distance = mujoco.mj_ray(
-    model, data, start, np.array([0.0, 0.0, -1.0]), only_ground, 1, -1, hit
-  )
-  return float(start[2] - distance) if distance >= 0 else -math.inf
+  start, hit = np.array([x, y, z + 0.5]), np.zeros(1, np.int32)
+  distance = mujoco.mj_ray(model, data, start, _DOWN, _ONLY_GROUND, 1, -1, hit)
+  return z + 0.5 - distance if distance >= 0 else -math.inf
 
 
 def _surface(geom: mujoco.MjsGeom, ground: Ground, friction: float | None) -> None:
