@@ -17,13 +17,16 @@ LOCK_FILE = ".lock"
 
 
 @contextlib.contextmanager
-def one_writer(folder: Path) -> Iterator[None]:
-  """Refuse a folder that another process trains in.
+def one_writer(folder: Path, taken: str = "") -> Iterator[int]:
+  """Refuse a folder that another process trains in; gives the lock's file descriptor.
 
   The operating system drops the lock when its process ends, however it ends, so one of
   a process that was killed is taken over. The file stays: deleting it would leave a
   waiting process with a lock on nothing. What it says is only for the sentence. File
   systems without locks are trusted.
+
+  Args:
+    taken: What to say where it is refused, instead of who trains there.
   """
   path = folder / LOCK_FILE
   try:
@@ -34,13 +37,14 @@ def one_writer(folder: Path) -> Iterator[None]:
     try:
       fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
-      raise UserError(
+      training = (
         f"{folder} is being trained by {_holder(path)}; one run has one writer."
-      ) from error
+      )
+      raise UserError(taken or training) from error
     except OSError:
       pass
     _write_holder(descriptor)
-    yield
+    yield descriptor
   finally:
     os.close(descriptor)
 

@@ -8,6 +8,7 @@ from typing import Annotated
 
 from tyro.conf import Positional
 
+from decap.files import replacing
 from decap.options.args import Args
 from decap.options.types import OutputFile, shown
 
@@ -48,21 +49,15 @@ class FlightArgs(Args):
 
 def write_csv(path: str, header: dict, records) -> None:
   """One row per cycle, one column per value, joints by name."""
-  from decap.files import replacing
+  import numpy as np
 
-  joints = header["joint_names"]
-  columns, rows = [], []
-  for name in records.dtype.names[:-1]:
-    values = records[name].reshape(len(records), -1)
-    if values.shape[1] == 1:
-      labels = [name]
-    elif values.shape[1] == len(joints):
-      labels = [f"{name}.{joint}" for joint in joints]
-    else:
-      labels = [f"{name}.{i}" for i in range(values.shape[1])]
-    columns += labels
-    rows.append(values)
-  with replacing(path) as partial, partial.open("w", encoding="utf-8") as file:
-    file.write(",".join(columns) + "\n")
-    for row in zip(*rows, strict=True):
-      file.write(",".join(f"{v:.9g}" for part in row for v in part) + "\n")
+  joints, columns = header["joint_names"], []
+  names = records.dtype.names[:-1]
+  parts = [records[name].reshape(len(records), -1) for name in names]
+  for name, part in zip(names, parts, strict=True):
+    width = part.shape[1]
+    labels = joints if width == len(joints) else range(width)
+    columns += [name] if width == 1 else [f"{name}.{label}" for label in labels]
+  with replacing(path) as partial:
+    table = {"fmt": "%.9g", "delimiter": ",", "header": ",".join(columns)}
+    np.savetxt(partial, np.hstack(parts), comments="", encoding="utf-8", **table)

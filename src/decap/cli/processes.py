@@ -61,9 +61,9 @@ def launch(number: int, argv: Sequence[str]) -> int:
   arguments = torchrun.parse_args(options)
   if hasattr(arguments, "shutdown_timeout"):  # Later releases of torch.
     arguments.shutdown_timeout = SAVE_S
+  logging.disable(logging.ERROR)  # Processes speak for themselves, torchrun at length.
   try:
-    with _quiet_torchrun():
-      torchrun.run(arguments)
+    torchrun.run(arguments)
     return 0
   except ChildFailedError as error:
     rank, failure = error.get_first_failure()
@@ -74,20 +74,8 @@ def launch(number: int, argv: Sequence[str]) -> int:
     ) from None
   except SignalException:
     return INTERRUPTED
-
-
-@contextlib.contextmanager
-def _quiet_torchrun() -> Iterator[None]:
-  """Processes speak for themselves; what torchrun logs of their ends is long."""
-  loggers = [logging.getLogger(f"torch.distributed.{n}") for n in ("elastic", "run")]
-  levels = [logger.level for logger in loggers]
-  for logger in loggers:
-    logger.setLevel(logging.CRITICAL)
-  try:
-    yield
   finally:
-    for logger, level in zip(loggers, levels, strict=True):
-      logger.setLevel(level)
+    logging.disable(logging.NOTSET)
 
 
 def check_devices(number: int, device: str) -> None:

@@ -164,18 +164,12 @@ def _continued(args: TrainArgs) -> tuple[RunSpec, Path]:
       f"{path} is older than {latest.name}, from which its run goes on; delete the "
       "newer ones to go back, or start another run with --init-from."
     )
-  done = checkpoint_files.iteration_of(path)
-  if (
-    done is not None
-    and spec.iterations is not None
-    and (
-      done > spec.iterations
-      or (done == spec.iterations and _exported(run_folder(path), done))
-    )
-  ):
-    raise UserError(
-      f"{path} is at iteration {done} of {spec.iterations}; give a larger --iterations."
-    )
+  done, end = checkpoint_files.iteration_of(path), spec.iterations
+  if done is not None and end is not None:
+    if done > end or (done == end and _exported(run_folder(path), done)):
+      raise UserError(
+        f"{path} is at iteration {done} of {end}; give a larger --iterations."
+      )
   return spec, path
 
 

@@ -8,6 +8,7 @@ import shlex
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -130,15 +131,11 @@ def _probe(
   spec: RunSpec, env_cfg: ConstrainedEnvCfg, device: str, backend: str
 ) -> Callable[[], Probe]:
   """Builds what looks at the policy now and then, when it is first needed."""
-  # Now: building the environment puts objects into its config.
-  cfg = copy.deepcopy(env_cfg)
+  from decap.evaluation.probe import make_probe
 
-  def build() -> Probe:
-    from decap.evaluation.probe import make_probe
-
-    return make_probe(cfg, TASKS[spec.task].describe(), device, backend)
-
-  return build
+  # A copy now: building the environment puts objects into its config.
+  robot, cfg = TASKS[spec.task].describe(), copy.deepcopy(env_cfg)
+  return partial(make_probe, cfg, robot, device, backend)
 
 
 def _readable(folder: Path, path: Path) -> Path:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from matplotlib import rc_context
@@ -23,6 +24,14 @@ from decap.evaluation.trajectory import Trajectory
 
 Trajectories = Mapping[str, Trajectory]
 Results = Mapping[str, Result]
+
+LIMIT: dict[str, Any] = {
+  "color": "#B00020",
+  "ls": (0, (5, 3)),
+  "lw": 1.2,
+  "label": "limit",
+}
+"""How the line of a limit looks."""
 
 
 def velocity_tracking(trajectories: Trajectories) -> Figure:
@@ -117,7 +126,7 @@ def traces(
         ax.plot(time, peak, label=label, lw=1.0, color=style(i)["color"])
     unit = f"\n({layout.unit(quantity)})" if layout.unit(quantity) else ""
     for ax, group in zip(axes, groups, strict=True):
-      _limit_line(ax, limits[group], horizontal=True)
+      ax.axhline(limits[group], **LIMIT)
       name = f"max |{title(quantity).lower()}|" if group else title(quantity)
       ax.set_title(f"{group} body" if group else "", loc="left")
       ax.set_ylabel(f"{name}{unit}")
@@ -197,17 +206,13 @@ def spectra(results: Results) -> Figure:
   with rc_context(RC):
     fig = Figure(figsize=(8, 2.3 * len(groups)))
     axes = grid(fig, len(groups), len(signals))
-    for i, (label, result) in enumerate(results.items()):
-      data = result.metrics["spectra"]
-      frequency = np.array(data["frequency_hz"])[1:]
-      for g, group in enumerate(groups):
-        for s, signal in enumerate(signals):
+    for row, group in zip(axes, groups, strict=True):
+      for ax, (signal, name) in zip(row, signals.items(), strict=True):
+        for i, (label, result) in enumerate(results.items()):
+          data = result.metrics["spectra"]
           density = np.array(data["groups"][group][signal])[1:]
           if density.any():
-            axes[g][s].semilogy(frequency, density, label=label, **style(i))
-    for g, group in enumerate(groups):
-      for s, name in enumerate(signals.values()):
-        ax = axes[g][s]
+            ax.semilogy(data["frequency_hz"][1:], density, label=label, **style(i))
         if not ax.lines:
           text = "no stretch of 2.56 s\nwithout a reset"
           ax.text(0.5, 0.5, text, transform=ax.transAxes, ha="center", va="center")
@@ -307,12 +312,7 @@ def _histogram(ax: Axes, results: Results, group: str, quantity: str) -> None:
     ax.stairs(share[:-1], edges[:-1], label=label, lw=1.3, **style(i))
   ax.set_yscale("log")
   ax.set_ylim(1e-6, 1)
-  _limit_line(ax, 1.0, horizontal=False)
-
-
-def _limit_line(ax: Axes, limit: float, *, horizontal: bool) -> None:
-  draw = ax.axhline if horizontal else ax.axvline
-  draw(limit, color="#B00020", ls=(0, (5, 3)), lw=1.2, label="limit")
+  ax.axvline(1.0, **LIMIT)
 
 
 def _legend(fig: Figure, ax: Axes) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import abc
 import contextlib
-import fcntl
 import os
 import signal
 import time
@@ -12,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from decap.errors import UserError
+from decap.lock import one_writer
 from decap.sweep.display import Display
 from decap.sweep.job import Job
 from decap.sweep.plan import Plan
@@ -150,20 +149,11 @@ class LocalScheduler(Scheduler):
         self._fail(job, f"it cannot be started: {error.strerror}")
 
 
-@contextlib.contextmanager
-def locked(root: Path) -> Iterator[int]:
+def locked(root: Path) -> contextlib.AbstractContextManager[int]:
   """Keep other sweeps out of a folder; runs inherit the lock and outlast us with it."""
   root.mkdir(parents=True, exist_ok=True)
-  with (root / ".lock").open("w") as file:
-    try:
-      fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-      raise UserError(
-        f"Another sweep, or a run that one left behind, is at work in {root}."
-      ) from None
-    except OSError:
-      pass  # A file system without locks is trusted.
-    yield file.fileno()
+  taken = f"Another sweep, or a run that one left behind, is at work in {root}."
+  return one_writer(root, taken)
 
 
 def _slots(count: int, device: str) -> list[frozenset[int]]:
