@@ -25,29 +25,25 @@ class BusyMeter:
     self.share: float | None = None
     self._readings: list[int] = []
     self._ended = threading.Event()
-    self._thread: threading.Thread | None = None
-    handle = _device_handle(device)
-    if handle is not None:
-      self._thread = threading.Thread(target=self._watch, args=(handle,), daemon=True)
+    self._handle = _device_handle(device)
+    self._thread = threading.Thread(target=self._watch, daemon=True)
 
   def __enter__(self) -> BusyMeter:
-    if self._thread is not None:
-      self._thread.start()
+    self._thread.start()
     return self
 
   def __exit__(self, *_: object) -> None:
     self._ended.set()
-    if self._thread is not None:
-      self._thread.join()
+    self._thread.join()
     if self._readings:
       self.share = sum(self._readings) / len(self._readings) / 100.0
 
-  def _watch(self, handle: Any) -> None:
-    if self._ended.wait(_SKIP_S):
+  def _watch(self) -> None:
+    if self._handle is None or self._ended.wait(_SKIP_S):
       return
     while not self._ended.wait(_SAMPLE_S):
       try:
-        self._readings.append(pynvml.nvmlDeviceGetUtilizationRates(handle).gpu)
+        self._readings.append(pynvml.nvmlDeviceGetUtilizationRates(self._handle).gpu)
       except pynvml.NVMLError:
         return
 

@@ -12,9 +12,9 @@ from typing import Annotated
 from tyro.conf import arg
 
 import decap
-from decap.cli import checks, film, hints
+from decap.cli import checks, film
 from decap.cli.compare import CompareArgs
-from decap.cli.terminal import evaluate_with_bar
+from decap.cli.terminal import evaluate_with_bar, program
 from decap.errors import UserError
 from decap.evaluation.protocol import QUICK
 from decap.options import machine
@@ -158,16 +158,16 @@ def train(args: DemoArgs) -> Path:
 
 
 def _next_steps(trained: Path, policies: dict[str, Path]) -> str:
-  program, run = hints.program(), shlex.quote(str(trained))
+  start, run = program(), shlex.quote(str(trained))
   label = next(iter(POLICIES))
   walker = policies.get(label, Path("policies") / POLICIES[label])
   where = "" if policies else " (in the repository)"
   return (
-    f"Go on from here:\n  {program} train --resume {run} --iterations 400\n"
-    f"The real thing, on a GPU:\n  {program} train --task g1-flat\n"
-    f"All tasks and methods:\n  {program} list\n"
+    f"Go on from here:\n  {start} train --resume {run} --iterations 400\n"
+    f"The real thing, on a GPU:\n  {start} train --task g1-flat\n"
+    f"All tasks and methods:\n  {start} list\n"
     f"Watch a robot that walks, in the browser{where}:\n"
-    f"  {program} play {shlex.quote(str(walker))}"
+    f"  {start} play {shlex.quote(str(walker))}"
   )
 
 

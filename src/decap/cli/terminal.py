@@ -1,11 +1,15 @@
-"""Progress and tables on the terminal, for commands that measure."""
+"""What several commands show: progress, tables, and what to run next."""
 
 from __future__ import annotations
 
 import io
+import os
+import shutil
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -60,3 +64,14 @@ def quiet_libraries() -> Iterator[None]:
   hush_warp()
   with redirect_stdout(io.StringIO()):
     yield
+
+
+def program() -> str:
+  """How to start us again: ``decap`` where the PATH has it, else as it was started."""
+  script = Path(sys.argv[0])
+  found = shutil.which("decap")
+  # From Python, and in a fork, it may be a bare name that is no file.
+  foreign = script.name != "decap" or not script.exists()
+  if foreign or (found and os.path.samefile(found, script)):
+    return "decap"
+  return str(script)

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from decap import provenance
-from decap.cli import checks, hints, processes
-from decap.cli.terminal import quiet_libraries
+from decap.cli import checks, processes
+from decap.cli.terminal import program, quiet_libraries
 from decap.errors import UserError
 from decap.lock import one_writer
 from decap.methods import get_method
@@ -233,7 +233,7 @@ def _say_next(folder: Path, finished: bool, runner: Runner) -> None:
       f"{checkpoint_files.best_path(folder)}"
     )
   if finished:
-    print(f"Done. Next: {hints.program()} play {shlex.quote(str(folder))}")
+    print(f"Done. Next: {program()} play {shlex.quote(str(folder))}")
   else:
-    again = f"{hints.program()} train --resume {shlex.quote(str(folder))}"
+    again = f"{program()} train --resume {shlex.quote(str(folder))}"
     print(f"Stopped and saved. Continue with: {again}")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -92,19 +93,12 @@ def margin(
 
   None where the nominal value itself fails.
   """
-  nominal = AXES[axis][0]
-  rows = sorted(rows, key=lambda row: row["value"])
-  values = [row["value"] for row in rows]
-  alive = [row["survived"] == repeats for row in rows]
-  start = values.index(nominal)
-  if not alive[start]:
-    return None
-  low = high = start
-  while low > 0 and alive[low - 1]:
-    low -= 1
-  while high + 1 < len(values) and alive[high + 1]:
-    high += 1
-  return [values[low], values[high]]
+  survived = {row["value"]: row["survived"] == repeats for row in rows}
+  values = sorted(survived)
+  nominal = values.index(AXES[axis][0])
+  down = list(takewhile(survived.get, values[nominal::-1]))
+  up = list(takewhile(survived.get, values[nominal:]))
+  return [down[-1], up[-1]] if up else None
 
 
 def margin_table(sweeps: Sequence[dict[str, Any]]) -> list[str]:

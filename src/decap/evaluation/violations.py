@@ -36,11 +36,9 @@ class Violations:
     self._delta = zeros(bins.count)
     self._share = zeros(rows)
     self._histogram = zeros(rows * HISTOGRAM_BINS, dtype=torch.long)
-    first_bin = [0] * columns
+    self._first_bin = zeros(columns, dtype=torch.long)  # [C]
     for k, row in enumerate(self.composition.rows):
-      for column in row.columns:
-        first_bin[column] = k * HISTOGRAM_BINS
-    self._first_bin = torch.tensor(first_bin, device=device)  # [C]
+      self._first_bin[list(row.columns)] = k * HISTOGRAM_BINS
 
   def add(self, q: torch.Tensor, counts: torch.Tensor) -> None:
     """Take in one control step; fixed buffers only, so that a graph can record it.
