@@ -160,7 +160,6 @@ def _contents(results: Sequence[Result]) -> list[tuple[str, Sections, str]]:
   def by_group(columns: Callable[..., Columns], *more: str) -> Sections:
     return {group: columns(layout, group, *more) for group in groups}
 
-  gaits = {walk: cols.gait(under) for walk, under in walks}
   postures = {walk: cols.posture(segments, under) for walk, under in walks}
   forward = {
     f"{group}, {walk}": cols.smoothness(layout, group, under)
@@ -182,7 +181,7 @@ def _contents(results: Sequence[Result]) -> list[tuple[str, Sections, str]]:
     (TASK, {"": (*cols.paper_violations(layout), *cols.task())}, ""),
     ("Followed forward and backward", {"": cols.following_straight()}, ""),
     (sideways, {"": cols.following_others()}, ""),
-    ("Gait", gaits, "Commands"),
+    ("Gait", {walk: cols.gait(under) for walk, under in walks}, "Commands"),
     ("Angular velocity (root mean square)", postures, "Commands"),
     ("Smoothness while walking forward", forward, "Group"),
     ("Steps with a violation by at least one joint (%)", any_joint, "Group"),
