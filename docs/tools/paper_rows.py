@@ -24,6 +24,7 @@ NAME = re.compile(r"(?P<row>.+)-(?P<seed>\d+)(?P<disturbed>-disturbed)?")
 TITLES = {
   **METHOD_TITLES,
   "stricter": "DeCap, stricter",
+  "looser": "DeCap, looser",
   "published": "Smoothness rewards, σ 1.0",
   "blind": "DeCap without the clock",
   "unguarded": "DeCap without the guard",
