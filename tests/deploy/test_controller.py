@@ -112,7 +112,7 @@ def _driving() -> Driven:
     (lambda r: r.changes.update(quat=np.array([0, 1.0, 0, 0])), "tilt is above", 3),
     (lambda r: r.changes.update(dq=np.full(J, 40.0)), "is faster than", 20),
     (lambda r: r.changes.update(temperature=np.full(J, 99.0)), "is hotter than", 3),
-    (lambda r: r.changes.update(q=r.q - 0.9 * np.eye(J)[3]), "knee_joint is outs", 3),
+    (lambda r: r.changes.update(q=r.q - 0.9 * np.eye(J)[3]), "knee_joint is outs", 20),
     (lambda r: setattr(r, "foreign", 1), "another program sends commands", 1),
     (lambda r: setattr(r, "time_s", r.time_s + 0.2), "s late", 1),
   ],

@@ -70,7 +70,7 @@ def test_a_stream_that_ends_stops_after_50_ms(make, expected):
     ({"quat": np.array([0.8, 0.6, 0.0, 0.0])}, 3, "tilt is above 1 rad"),
     (
       {"q": MOTORS.array("default_pos") - 0.5 * np.eye(J)[3]},
-      3,
+      20,
       "left_knee_joint is outside -0.19 … 2.98 rad",
     ),
     ({"dq": np.eye(J)[3] * -19.5}, 20, "left_knee_joint is faster than 19 rad/s"),

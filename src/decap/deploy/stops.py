@@ -42,10 +42,10 @@ class Limits:
   temperature_c: float = 90.0
   """Temperature of the hottest motor."""
   persistence: int = 3
-  """States in a row that must show tilt, range or heat: one may be noise."""
-  speed_persistence: int = 20
-  """The same of speed, 40 ms: a leg whose foot was caught at an edge and slips off it is
-  that fast for 22 ms."""
+  """States in a row that must show tilt or heat: one may be noise."""
+  joint_persistence: int = 20
+  """The same of a joint's range and speed, 40 ms: a foot that is caught at an edge bends
+  its ankle beyond its range for 16 ms, and is that fast for 22 ms when it slips off."""
   target_jump_rad: float = 3.0
   """Change of a joint's target from one policy step to the next. Ankles on gravel reach 1.8;
   what targets may ask of the motors is limited elsewhere."""
@@ -151,8 +151,8 @@ class Monitor:
     if now_s - self._foreign_s < 1.0:
       return "another program sends commands to the robot"
     for kind, (count, sentence) in self._over.items():
-      speed = kind == "joint speed"
-      if count >= (limits.speed_persistence if speed else limits.persistence):
+      joint = kind in ("joint range", "joint speed")
+      if count >= (limits.joint_persistence if joint else limits.persistence):
         return sentence
     return None
 
