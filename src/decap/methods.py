@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from decap.errors import UserError, unknown
 
@@ -201,12 +201,10 @@ def _ppo_lagrangian(env: ConstrainedEnvCfg, agent: AgentCfg) -> None:
   agent.algorithm = _algorithm(LagrangianCfg, agent, cost_limit=0.01)
 
 
-def _decap(
-  env: ConstrainedEnvCfg, agent: AgentCfg, target: float = 0.9, keep: float = 0.95
-) -> None:
+def _decap(env: ConstrainedEnvCfg, agent: AgentCfg, **aid: Any) -> None:
   from decap.rl.config import FeasibilityCfg
 
-  agent.algorithm.feasibility = FeasibilityCfg(target=target, keep=keep)
+  agent.algorithm.feasibility = FeasibilityCfg(**aid)
   agent.algorithm.survival = True
   agent.algorithm.reward_rule = "clip"
 
