@@ -161,7 +161,7 @@ def main() -> None:
   args = parser.parse_args()
   evaluation = trot()
   trajectory = evaluation.trajectory
-  rule = profile.complete_rule(trajectory.layout, {})
+  rule = profile.complete_rule(list(trajectory.layout.groups), {})
   limits = propose_limits(profile.profile_trajectory(trajectory))
   for name, values in limits.items():
     print(f"{name}: {values}")

@@ -12,7 +12,7 @@ from tyro.conf import UseAppendAction, arg
 
 from decap.cli import checks
 from decap.cli.terminal import evaluate_with_bar
-from decap.errors import UserError, unknown
+from decap.errors import UserError
 from decap.evaluation.protocol import Protocol, check_steps
 from decap.options import machine
 from decap.options.args import OUTPUT_FILE, at_least
@@ -69,11 +69,14 @@ class ProfileArgs(Simulating):
 
     from decap.evaluation import profile as profiles
     from decap.evaluation.policies import load_policy
-    from decap.tasks import TASKS
+    from decap.tasks import TASKS, env_cfg
 
     policy = load_policy(self.policy, self.device)
     task, name = self.task or policy.info["task"] or "g1-flat", policy.info["name"]
-    _check_groups(task, self.quantiles())
+    cfg = env_cfg(task)
+    scalars = [n for n, t in cfg.constraints.items() if isinstance(t.limits, float)]
+    chosen = {**TASKS[task].describe().profile_quantiles, **self.quantiles()}
+    rule = profiles.complete_rule((*cfg.groups, *scalars), chosen)
     moving = self.measure(f"Measuring {name}", policy, self.protocol(task))
     _check_worth(moving.result.metrics, name, self.force)
     still = dataclasses.replace(
@@ -87,8 +90,6 @@ class ProfileArgs(Simulating):
     assert moving.trajectory is not None and standing.trajectory is not None
     walking = profiles.profile_trajectory(moving.trajectory)
     needs = profiles.profile_trajectory(standing.trajectory)
-    chosen = {**TASKS[task].describe().profile_quantiles, **self.quantiles()}
-    rule = profiles.complete_rule(walking.layout, chosen)
     limits = profiles.propose_limits(walking, needs, rule)
     tables = profiles.joint_tables(walking) if self.joints else []
     for table in (profiles.row_table(walking, needs, limits), *tables):
@@ -111,18 +112,6 @@ class ProfileArgs(Simulating):
       backend=self.backend,
       trajectory=protocol.envs,
     )
-
-
-def _check_groups(task: str, chosen: dict[str, float]) -> None:
-  """Refuse quantiles of what the task does not have, before anything is measured."""
-  from decap.tasks import env_cfg
-
-  cfg = env_cfg(task)
-  scalars = [n for n, t in cfg.constraints.items() if isinstance(t.limits, float)]
-  known = (*cfg.groups, *scalars)
-  for name in chosen:
-    if name not in known:
-      raise unknown("group", name, known)
 
 
 def _check_worth(metrics: dict[str, Any], name: str, force: bool) -> None:

@@ -6,8 +6,11 @@ styles repeat the distinction for print.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
+from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -42,7 +45,19 @@ def style(index: int) -> dict[str, Any]:
   return {"color": colour, "ls": STYLES[index % len(STYLES)]}
 
 
-def grid(fig: Figure, rows: int, columns: int, **options: Any) -> list[list[Axes]]:
-  """Axes by row and column that share their x axis."""
+@contextmanager
+def panels(
+  width: float, height: float, rows: int, columns: int, **options: Any
+) -> Iterator[tuple[Figure, list[list[Axes]]]]:
+  """A figure in inches, and its axes by row and column, which share their x axis.
+
+  All that is drawn within has our style. One legend for all is above them.
+  """
   shared: dict[str, Any] = {"sharex": True, **options}
-  return fig.subplots(rows, columns, squeeze=False, **shared).tolist()
+  with rc_context(RC):
+    fig = Figure(figsize=(width, height))
+    axes = fig.subplots(rows, columns, squeeze=False, **shared).tolist()
+    yield fig, axes
+    handles, labels = axes[0][0].get_legend_handles_labels()
+    if handles and not any(ax.get_legend() for row in axes for ax in row):
+      fig.legend(handles, labels, loc="outside upper center", ncols=min(len(labels), 4))

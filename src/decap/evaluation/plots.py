@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from decap.errors import UserError, unknown
-from decap.evaluation.figure_style import RC, grid, style
+from decap.evaluation.figure_style import panels, style
 from decap.evaluation.layout import title
 from decap.evaluation.metrics import measure_trajectory
 from decap.evaluation.results import Result
@@ -46,9 +45,8 @@ def velocity_tracking(trajectories: Trajectories) -> Figure:
   shared = all(
     np.array_equal(other.command[:, 0], first.command[:, 0]) for other in others
   )
-  with rc_context(RC):
-    fig = Figure(figsize=(8, 4.4))
-    axes = [row[0] for row in grid(fig, 2, 1)]
+  with panels(8, 4.4, 2, 1) as (fig, rows):
+    axes = [row[0] for row in rows]
     for axis, (ax, name) in enumerate(zip(axes, ("forward", "lateral"), strict=True)):
       if shared:
         command = first.command[:, 0, axis]
@@ -63,7 +61,6 @@ def velocity_tracking(trajectories: Trajectories) -> Figure:
       _mark_pushes(ax, first)
       ax.set_ylabel(f"{name} velocity (m/s)")
     axes[-1].set_xlabel("time (s)")
-    _legend(fig, axes[0])
     return fig
 
 
@@ -74,11 +71,8 @@ def response(results: Results) -> Figure:
   follows lies on the diagonal, whoever stands on zero.
   """
   units = {"vx": "forward (m/s)", "vy": "sideways (m/s)", "yaw_rate": "turning (rad/s)"}
-  with rc_context(RC):
-    fig = Figure(figsize=(8, 3.1))
-    for axis, (ax, (key, name)) in enumerate(
-      zip(fig.subplots(1, 3), units.items(), strict=True)
-    ):
+  with panels(8, 3.1, 1, 3, sharex=False) as (fig, (axes,)):
+    for axis, (ax, (key, name)) in enumerate(zip(axes, units.items(), strict=True)):
       largest = 0.1
       for i, (label, result) in enumerate(results.items()):
         looks = style(i)
@@ -94,7 +88,6 @@ def response(results: Results) -> Figure:
       ax.plot(ideal, ideal, color="#888888", lw=0.9, zorder=0)
       ax.set_xlabel(f"commanded {name}")
       ax.set_ylabel("achieved" if axis == 0 else "")
-    _legend(fig, fig.axes[0])
     return fig
 
 
@@ -111,9 +104,8 @@ def traces(
   groups: dict[str, tuple[int, ...]] = layout.groups
   if quantity in layout.scalars:
     groups, limits = {"": (0,)}, {"": limits}
-  with rc_context(RC):
-    fig = Figure(figsize=(8, 2.1 * len(groups)))
-    axes = [row[0] for row in grid(fig, len(groups), 1)]
+  with panels(8, 2.1 * len(groups), len(groups), 1) as (fig, rows):
+    axes = [row[0] for row in rows]
     for i, (label, trajectory) in enumerate(trajectories.items()):
       values = measure_trajectory(trajectory)[quantity][:, 0]  # [T, J] or [T]
       values = values.reshape(len(values), -1)
@@ -132,7 +124,6 @@ def traces(
       ax.set_ylabel(f"{name}{unit}")
       ax.set_ylim(bottom=0)
     axes[-1].set_xlabel("time (s)")
-    _legend(fig, axes[0])
     return fig
 
 
@@ -148,9 +139,7 @@ def distributions(results: Results) -> Figure:
   if layout.scalars:
     sections[""] = layout.scalars
   columns = max(map(len, sections.values()))
-  with rc_context(RC):
-    fig = Figure(figsize=(9, 2.3 * len(sections)))
-    axes = grid(fig, len(sections), columns)
+  with panels(9, 2.3 * len(sections), len(sections), columns) as (fig, axes):
     for row, (group, quantities) in zip(axes, sections.items(), strict=True):
       for ax in row[len(quantities) :]:
         ax.set_visible(False)
@@ -162,7 +151,6 @@ def distributions(results: Results) -> Figure:
           ax.set_title(title(quantity))
         if row is axes[-1]:
           ax.set_xlabel("value / limit")
-    _legend(fig, axes[0][0])
     return fig
 
 
@@ -172,9 +160,7 @@ def joint_violations(results: Results, quantity: str = "joint_vel") -> Figure:
   _check_quantity(quantity, layout.joint_quantities)
   order = [j for indices in layout.groups.values() for j in indices]
   names = [layout.joint_names[j] for j in order]
-  with rc_context(RC):
-    fig = Figure(figsize=(8, 1.2 + 0.2 * len(names)))
-    ax = fig.subplots()
+  with panels(8, 1.2 + 0.2 * len(names), 1, 1) as (fig, ((ax,),)):
     height = 0.8 / len(results)
     for i, (label, result) in enumerate(results.items()):
       joints = result.metrics["joints"]
@@ -192,7 +178,6 @@ def joint_violations(results: Results, quantity: str = "joint_vel") -> Figure:
     ax.set_xlabel(f"steps above the limit of {title(quantity).lower()} (%)")
     ax.set_xlim(0.0, max(ax.get_xlim()[1], 0.1))
     ax.grid(axis="y", visible=False)
-    _legend(fig, ax)
     return fig
 
 
@@ -203,9 +188,7 @@ def spectra(results: Results) -> Figure:
     "action": "position target (rad²/Hz)",
     "joint_vel": "velocity (rad²/s²/Hz)",
   }
-  with rc_context(RC):
-    fig = Figure(figsize=(8, 2.3 * len(groups)))
-    axes = grid(fig, len(groups), len(signals))
+  with panels(8, 2.3 * len(groups), len(groups), len(signals)) as (fig, axes):
     for row, group in zip(axes, groups, strict=True):
       for ax, (signal, name) in zip(row, signals.items(), strict=True):
         for i, (label, result) in enumerate(results.items()):
@@ -221,7 +204,6 @@ def spectra(results: Results) -> Figure:
         ax.set_ylabel(name)
     for ax in axes[-1]:
       ax.set_xlabel("frequency (Hz); dashed: above is jitter")
-    _legend(fig, axes[0][0])
     return fig
 
 
@@ -239,9 +221,8 @@ def training_curves(runs: Mapping[str, Path], tags: Sequence[str] = ()) -> Figur
     )
   columns = min(len(chosen), 2)
   rows = -(-len(chosen) // columns)
-  with rc_context(RC):
-    fig = Figure(figsize=(4.2 * columns, 2.2 * rows))
-    axes = [ax for row in grid(fig, rows, columns) for ax in row]
+  with panels(4.2 * columns, 2.2 * rows, rows, columns) as (fig, grid):
+    axes = [ax for row in grid for ax in row]
     for ax in axes[len(chosen) :]:
       ax.set_visible(False)
     for ax, tag in zip(axes, chosen, strict=False):
@@ -250,7 +231,6 @@ def training_curves(runs: Mapping[str, Path], tags: Sequence[str] = ()) -> Figur
           ax.plot(*scalars[tag], label=label, **style(i))
       ax.set_title(tag, loc="left")
       ax.set_xlabel("iteration")
-    _legend(fig, axes[0])
     return fig
 
 
@@ -313,12 +293,6 @@ def _histogram(ax: Axes, results: Results, group: str, quantity: str) -> None:
   ax.set_yscale("log")
   ax.set_ylim(1e-6, 1)
   ax.axvline(1.0, **LIMIT)
-
-
-def _legend(fig: Figure, ax: Axes) -> None:
-  handles, labels = ax.get_legend_handles_labels()
-  if handles:
-    fig.legend(handles, labels, loc="outside upper center", ncols=min(len(labels), 4))
 
 
 def _check_quantity(quantity: str, known: Sequence[str]) -> None:

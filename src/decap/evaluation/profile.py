@@ -19,6 +19,7 @@ import numpy as np
 from decap.errors import UserError, unknown
 from decap.evaluation.layout import Layout, Limits, limits_by_row
 from decap.evaluation.metrics import measure_trajectory
+from decap.evaluation.table_formats import numbers_table
 from decap.evaluation.trajectory import Trajectory
 from decap.files import write_text
 
@@ -78,14 +79,13 @@ def profile_trajectory(trajectory: Trajectory) -> Profile:
   return Profile({**rows, **scalars}, joints, layout)
 
 
-def complete_rule(layout: Layout, chosen: Mapping[str, float]) -> dict[str, float]:
+def complete_rule(
+  known: Sequence[str], chosen: Mapping[str, float]
+) -> dict[str, float]:
   """A quantile for every group and every scalar quantity, the chosen ones among them."""
-  known = (*layout.groups, *layout.scalars)
-  for name, quantile in chosen.items():
+  for name in chosen:
     if name not in known:
       raise unknown("group", name, known)
-    if not 0.0 < quantile < 1.0:
-      raise UserError(f"The quantile of '{name}' must be in (0, 1), not {quantile}.")
   return {**dict.fromkeys(known, DEFAULT_QUANTILE), **chosen}
 
 
@@ -101,7 +101,7 @@ def propose_limits(
     rule: Group, or scalar quantity -> quantile; `complete_rule` says the others.
   """
   layout = walking.layout
-  rule = complete_rule(layout, rule)
+  rule = complete_rule((*layout.groups, *layout.scalars), rule)
   limits: Limits = {}
   for row in walking.rows:
     name, _, group = row.partition("/")
@@ -162,14 +162,14 @@ def row_table(walking: Profile, standing: Profile, limits: Limits) -> Any:
     needs = standing.quantile(row, STANDING_QUANTILE)
     texts = map(_digits, (*values, needs, bounds[row]))
     lines.append((f"{row} ({unit})" if unit else row, *texts, f"{shares[row]:.1%}"))
-  return _table("Proposed limits", heads, lines)
+  return numbers_table("Proposed limits", heads, lines)
 
 
 def joint_tables(profile: Profile) -> list[Any]:
   """Quantiles by joint, a table per quantity, for the terminal."""
   heads = ("Joint", *(f"{100 * q:g} %" for q in QUANTILES))
   return [
-    _table(
+    numbers_table(
       f"{profile.layout.named(name)} by joint",
       heads,
       [
@@ -184,20 +184,3 @@ def joint_tables(profile: Profile) -> list[Any]:
 def _digits(value: float) -> str:
   """Three significant digits without an exponent."""
   return f"{value:.0f}" if value >= 100.0 else f"{value:.3g}"
-
-
-def _table(title: str, heads: Sequence[str], lines: Sequence[Sequence[str]]) -> Any:
-  from rich import box
-  from rich.table import Table
-
-  table = Table(
-    title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0)
-  )
-  for i, head in enumerate(heads):
-    # Where a terminal is too narrow, lines go on in the next one: no number is cut.
-    width = max(len(line[i]) for line in (heads, *lines))
-    side = "right" if i else "left"
-    table.add_column(head, justify=side, no_wrap=True, min_width=width)
-  for line in lines:
-    table.add_row(*line)
-  return table

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from matplotlib import rc_context
 from matplotlib.figure import Figure
 
-from decap.evaluation.figure_style import RC, grid, style
+from decap.evaluation.figure_style import panels, style
 from decap.evaluation.robot_tables import Results, chosen
 from decap.evaluation.robot_walks import PAYLOAD_KG, TERRAINS
 from decap.evaluation.robustness import AXES, LABELS
@@ -25,9 +24,9 @@ def over_time(results: Sequence[Results], curve: str, payload_kg: float) -> Figu
     curve: "torso" or "wrist_xy".
   """
   titles = {"torso": "torso |ω|, rad/s", "wrist_xy": "wrist |(ω_x, ω_y)|, rad/s"}
-  with rc_context(RC):
-    figure = Figure(figsize=(7.0, 1.3 * len(TERRAINS) + 0.6))
-    axes = [row[0] for row in grid(figure, len(TERRAINS), 1, sharey=True)]
+  count = len(TERRAINS)
+  with panels(7.0, 1.3 * count + 0.6, count, 1, sharey=True) as (figure, rows):
+    axes = [row[0] for row in rows]
     for axis, terrain in zip(axes, TERRAINS, strict=True):
       for index, result in enumerate(results):
         walks = chosen(result, "terrain", terrain, payload_kg)
@@ -35,7 +34,7 @@ def over_time(results: Sequence[Results], curve: str, payload_kg: float) -> Figu
           _curve(axis, walks[0], curve, result["policy"]["name"], index)
       axis.set_title(terrain, loc="left")
     load = f" with {payload_kg:g} kg" if payload_kg else ""
-    axes[len(TERRAINS) // 2].set_ylabel(titles[curve] + load)
+    axes[count // 2].set_ylabel(titles[curve] + load)
     axes[-1].set_xlabel("time, s")
     if axes[0].get_lines():
       axes[0].legend(loc="upper right", ncols=3)
@@ -45,9 +44,8 @@ def over_time(results: Sequence[Results], curve: str, payload_kg: float) -> Figu
 def survival(sweeps: Sequence[dict[str, Any]]) -> Figure:
   """Share of walks survived and of the command followed, over each property."""
   names = list(sweeps[0]["axes"])
-  with rc_context(RC):
-    figure = Figure(figsize=(2.2 * len(names), 3.6))
-    axes = grid(figure, 2, len(names), sharey="row", sharex="col")
+  shared = {"sharey": "row", "sharex": "col"}
+  with panels(2.2 * len(names), 3.6, 2, len(names), **shared) as (figure, axes):
     for column, name in enumerate(names):
       for index, sweep in enumerate(sweeps):
         rows = sweep["axes"].get(name, [])

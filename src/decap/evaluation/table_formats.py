@@ -8,6 +8,7 @@ import io
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from decap.evaluation.columns import Column
 from decap.evaluation.tables import Cell, Row, Table
@@ -84,15 +85,11 @@ def _rows(table: Table) -> Iterator[tuple[Row, list[str], bool]]:
     last = row.section
 
 
-def to_rich(table: Table):
+def to_rich(table: Table) -> Any:
   """A table for the terminal, without its note: tables of one comparison share it."""
-  from rich import box
   from rich.markup import escape
-  from rich.table import Table as RichTable
 
-  out = RichTable(
-    title=table.title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0)
-  )
+  out = _empty(table.title)
   for lead in _leads(table):
     out.add_column(lead, no_wrap=True)
   lines = [map(header, table.columns), *(_cell_texts(row, table) for row in table.rows)]
@@ -106,6 +103,30 @@ def to_rich(table: Table):
     name = row.name.replace(" [", "\n[")  # Marks on a line of their own.
     out.add_row(*section, escape(name), *_bold(row, table, "[bold]{}[/bold]"))
   return out
+
+
+def numbers_table(
+  title: str, heads: Sequence[str], lines: Sequence[Sequence[str]]
+) -> Any:
+  """Lines of text for the terminal, names in the first column and numbers after it."""
+  out = _empty(title)
+  for i, head in enumerate(heads):
+    # Where a terminal is too narrow, lines go on in the next one: no number is cut.
+    width = max(len(line[i]) for line in (heads, *lines))
+    side = "right" if i else "left"
+    out.add_column(head, justify=side, no_wrap=True, min_width=width)
+  for line in lines:
+    out.add_row(*line)
+  return out
+
+
+def _empty(title: str) -> Any:
+  """A table for the terminal without columns."""
+  from rich import box
+  from rich.table import Table as RichTable
+
+  looks = {"box": box.SIMPLE_HEAD, "padding": (0, 1, 0, 0)}
+  return RichTable(title=title, title_justify="left", **looks)
 
 
 def to_markdown(table: Table) -> str:
