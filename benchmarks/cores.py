@@ -15,9 +15,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from decap.bench.cases import configure_torch
 from decap.bench.report import Row, Settings, write_report
-from decap.bench.training import measure_case
+from decap.bench.training import configure_torch, measure_case
 
 CORES_BENCHMARK = SimpleNamespace(
   name="cores", measured="environment steps per second of training, by cores"

@@ -97,7 +97,7 @@ def train(
   case: str, seed: int, task: str, num_envs: int, device: str, iterations: int
 ) -> Curve:
   """One run; a process of its own."""
-  from decap.bench.cases import (
+  from decap.bench.training import (
     configure_torch,
     plain_ppo,
     quiet,

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 
-from decap.bench.cases import configure_torch, plain_ppo, quiet
-from decap.bench.gpu import release_memory
+from decap.bench.machine import release_memory
 from decap.bench.report import write_report
+from decap.bench.training import configure_torch, plain_ppo, quiet
 from decap.envs.constrained_env import ConstrainedEnv
 from decap.methods import METHODS, get_method
 from decap.options.machine import check_device

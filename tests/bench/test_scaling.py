@@ -2,7 +2,7 @@
 
 import pytest
 
-from decap.bench import model, scaling
+from decap.bench import scaling
 from decap.bench.report import Settings
 from decap.errors import UserError
 
@@ -19,12 +19,12 @@ def row(case: str, alone_s: float, together_s: float, **values) -> dict:
 
 def test_a_reduction_is_messages_and_bytes():
   # Eight processes: 2 · 3 messages of 1 ms, and 2 · 7/8 of a gigabyte at 1 GB/s.
-  assert model.reduction_s(10**9, 8, 1e-3, 1e9) == pytest.approx(0.006 + 1.75)
-  assert model.reduction_s(10**9, 1, 1e-3, 1e9) == 0.0
+  assert scaling.reduction_s(10**9, 8, 1e-3, 1e9) == pytest.approx(0.006 + 1.75)
+  assert scaling.reduction_s(10**9, 1, 1e-3, 1e9) == 0.0
 
 
 def test_the_model_says_that_it_is_one():
-  found = model.describe(REDUCTIONS, iteration_s=1.0, num_envs=100)
+  found = scaling.model(REDUCTIONS, iteration_s=1.0, num_envs=100)
   rows = {(r["link"], r["gpus"]): r for r in found["results"]}
   alone, two = rows["NVLink", 1], rows["NVLink", 2]
   assert alone["efficiency"] == 1.0 and alone["steps_per_s"] == 2400
@@ -32,9 +32,9 @@ def test_the_model_says_that_it_is_one():
   seconds = 12 * 2 * 6e-6 + 2_001_000 / 300e9
   assert two["reductions_ms"] == pytest.approx(1e3 * seconds)
   assert two["steps_per_s"] == pytest.approx(4800 / (1.0 + seconds))
-  by_speed = [rows[link, 64]["efficiency"] for link in model.LINKS]
+  by_speed = [rows[link, 64]["efficiency"] for link in scaling.LINKS]
   assert by_speed == sorted(by_speed, reverse=True)
-  assert "not a measurement" in model.lines(found)[0]
+  assert "not a measurement" in scaling.model_lines(found)[0]
   assert found["is"] == "a model" and len(found["assumptions"]) == 4
 
 

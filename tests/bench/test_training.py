@@ -6,10 +6,9 @@ import pytest
 import torch
 
 from decap.bench import training
-from decap.bench.cases import CASES, rsl_rl_cfg, speeds
-from decap.bench.gpu import BusyMeter, is_out_of_memory, memory_gb
+from decap.bench.machine import BusyMeter, is_out_of_memory, memory_gb
 from decap.bench.report import Report, Settings, run_benchmark
-from decap.bench.training import BENCHMARK, measure_case
+from decap.bench.training import BENCHMARK, CASES, measure_case, rsl_rl_cfg, speeds
 from decap.rl.config import AgentCfg, PolicyCfg
 from decap.rl.display import Stopwatch
 

@@ -3,7 +3,7 @@
 import decap
 from decap.cli import demo, main
 from decap.cli.demo import constraint_table
-from decap.cli.film import View
+from decap.cli.play import View
 from decap.evaluation.protocol import Protocol
 from decap.rl import checkpoint_files
 

@@ -10,7 +10,7 @@ from decap.cli import checks, main, sim2sim
 from decap.cli.sim2sim import terrain_list
 from decap.deploy import looks
 from decap.errors import UserError
-from decap.evaluation import robot_walks, robustness
+from decap.evaluation import robot_tables, robustness
 from tests.deploy.robots import POLICY
 
 
@@ -108,15 +108,15 @@ def test_a_bundle_with_a_renamed_joint_is_refused(capsys, tmp_path):
 
 
 def test_table_writes_results_tables_and_figures(capsys, tmp_path, monkeypatch):
-  few = robot_walks.cases()[:2]  # The identical walk, and flat ground.
-  monkeypatch.setattr(robot_walks, "cases", lambda: few)
-  short = robot_walks.straight(0.5, 0.4)
+  few = robot_tables.cases()[:2]  # The identical walk, and flat ground.
+  monkeypatch.setattr(robot_tables, "cases", lambda: few)
+  short = robot_tables.straight(0.5, 0.4)
   for name in ("identical", "terrain"):
-    monkeypatch.setitem(robot_walks.PLANS, name, short)
+    monkeypatch.setitem(robot_tables.PLANS, name, short)
   words = ["sim2sim", "table", str(POLICY), "--repeats", "1"]
   words += ["--out", str(tmp_path), "--jobs", "2"]
   assert main(words) == 0
-  results = robot_walks.load(tmp_path / f"{POLICY.name}.json")
+  results = robot_tables.load(tmp_path / f"{POLICY.name}.json")
   assert [walk["table"] for walk in results["walks"]] == ["identical", "terrain"]
   assert f"| {POLICY.name} | upper |" in (tmp_path / "tables.md").read_text()
   assert (tmp_path / "torso.svg").is_file()

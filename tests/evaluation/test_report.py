@@ -9,8 +9,13 @@ import numpy as np
 import pytest
 
 from decap.evaluation.metrics import metrics_of_trajectory
-from decap.evaluation.playback import clip, playback_html
-from decap.evaluation.report import ReportInput, make_report, write_report
+from decap.evaluation.report import (
+  ReportInput,
+  clip,
+  make_report,
+  playback_html,
+  write_report,
+)
 from decap.evaluation.results import Result
 from decap.evaluation.table_formats import to_html
 from decap.evaluation.tables import group_results, make_tables

@@ -5,7 +5,7 @@ import pytest
 
 from decap.deploy.simulation import SimCfg
 from decap.errors import UserError
-from decap.evaluation import robot_tables, robot_walks, robustness
+from decap.evaluation import robot_tables, robustness
 
 WALK = {
   "seconds": 12.0,
@@ -31,24 +31,24 @@ def results(name: str = "calm", **change) -> dict:
       **deepcopy(WALK),
       **change,
     }
-    for case in robot_walks.cases()
+    for case in robot_tables.cases()
     for repeat in range(3)
   ]
   return {
-    "format": robot_walks.FORMAT,
+    "format": robot_tables.FORMAT,
     "policy": {"name": name, "onnx_sha256": "0"},
-    "protocol": robot_walks.protocol(3, SimCfg()),
+    "protocol": robot_tables.protocol(3, SimCfg()),
     "walks": walks,
   }
 
 
 def test_cases_are_the_papers_terrains_with_and_without_payload():
-  cases = robot_walks.cases()
+  cases = robot_tables.cases()
   for payload in (0.0, 1.2):
     terrains = [
       c.terrain for c in cases if (c.table, c.payload_kg) == ("terrain", payload)
     ]
-    assert set(robot_walks.PAPER_TERRAINS) < set(terrains)
+    assert set(robot_tables.PAPER_TERRAINS) < set(terrains)
 
 
 def test_tables_show_means_falls_and_what_was_followed():
@@ -64,17 +64,17 @@ def test_tables_show_means_falls_and_what_was_followed():
 
 def test_results_of_other_protocols_are_refused():
   other = results("other")
-  other["protocol"] = robot_walks.protocol(5, SimCfg())
+  other["protocol"] = robot_tables.protocol(5, SimCfg())
   with pytest.raises(UserError, match="'repeats' differs"):
     robot_tables.tables([results(), other])
 
 
 def test_files_come_back_as_written_and_others_are_refused(tmp_path):
-  path = robot_walks.save(results(), tmp_path)
-  assert robot_walks.load(path) == results()
+  path = robot_tables.save(results(), tmp_path)
+  assert robot_tables.load(path) == results()
   (tmp_path / "x.json").write_text(json.dumps({"format": "other"}))
   with pytest.raises(UserError, match="no results"):
-    robot_walks.load(tmp_path / "x.json")
+    robot_tables.load(tmp_path / "x.json")
 
 
 def test_margin_reaches_as_far_as_every_walk_survives():

@@ -11,7 +11,7 @@ import pytest
 
 from decap.cli import main
 from decap.errors import UserError
-from decap.sweep import cluster, slurm
+from decap.sweep import cluster
 from decap.sweep.cluster import ClusterScheduler, Work
 from decap.sweep.job import train_command
 from decap.sweep.plan import make_plan, with_options
@@ -139,7 +139,7 @@ def test_a_cluster_that_does_not_answer_ends_nothing(commands):
   scheduler = make_scheduler(commands)
   scheduler.step()
   (commands / "states").unlink()
-  assert slurm.states() is None
+  assert cluster.slurm_states() is None
   assert scheduler.step()
   assert [job.state for job in scheduler.jobs] == ["waiting", "waiting"]
 

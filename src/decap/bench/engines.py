@@ -17,8 +17,8 @@ from typing import Any
 import torch
 from mjlab.envs import ManagerBasedRlEnv
 
-from decap.bench.cases import configure_torch, quiet
 from decap.bench.report import Benchmark, Row, Settings
+from decap.bench.training import configure_torch, quiet
 from decap.envs.constrained_env import ConstrainedEnv
 from decap.envs.stock import stock_twin
 from decap.runs import build_configs

@@ -21,8 +21,8 @@ import torch
 from torch import distributed as dist
 
 from decap import collective
-from decap.bench.cases import WARM_UP, configure_torch, quiet
 from decap.bench.machine import physical_cores
+from decap.bench.training import WARM_UP, configure_torch, quiet
 from decap.envs.constrained_env import ConstrainedEnv
 from decap.rl.display import Stopwatch
 from decap.rl.runner import Runner

@@ -41,7 +41,7 @@ def explained_memory(device: str) -> Iterator[None]:
   try:
     yield
   except RuntimeError as error:
-    from decap.bench.gpu import is_out_of_memory
+    from decap.bench.machine import is_out_of_memory
 
     if not is_out_of_memory(error):
       raise

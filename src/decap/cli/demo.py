@@ -12,7 +12,7 @@ from typing import Annotated
 from tyro.conf import arg
 
 import decap
-from decap.cli import checks, film
+from decap.cli import checks, play
 from decap.cli.compare import CompareArgs
 from decap.cli.terminal import evaluate_with_bar, program
 from decap.errors import UserError
@@ -33,7 +33,7 @@ PROTOCOL = QUICK
 SCRIPT = ((0.0, 0.5, 0.0, 0.0), (3.0, 0.0, 0.0, 0.5))
 """What both robots of the video are told: seconds, then vx, vy (m/s), yaw (rad/s)."""
 VIDEO_S, FPS = 6.0, 12.5
-VIEW = film.View(distance_m=2.2, width=320, height=360)
+VIEW = play.View(distance_m=2.2, width=320, height=360)
 
 WINDOW = 3  # Iterations that "before" and "after" are means of.
 SKIP = 3  # Of the episodes that end in the first iterations, all are short.
@@ -123,10 +123,10 @@ def film_policies(policies: dict[str, Path], path: Path) -> None:
   print("Filming both …", flush=True)
   script = Walk(SCRIPT, VIDEO_S)
   clips = [
-    (label, film.film(str(source), script, VIEW, fps=FPS))
+    (label, play.film(str(source), script, VIEW, fps=FPS))
     for label, source in policies.items()
   ]
-  film.write_video(path, clips, script, FPS)
+  play.write_video(path, clips, script, FPS)
 
 
 def train(args: DemoArgs) -> Path:

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 
 from decap import provenance
 from decap.cli import checks
-from decap.cli.film import out_of_range
+from decap.cli.play import out_of_range
 from decap.cli.terminal import evaluate_with_bar, print_tables
 from decap.errors import UserError
-from decap.evaluation.protocol import Protocol, fallen_stops
-from decap.evaluation.protocol_args import ProtocolArgs
+from decap.evaluation.protocol import Protocol, ProtocolArgs, fallen_stops
 from decap.files import check_writable
 from decap.options.types import OutputFolder, Policy
 
@@ -65,9 +64,10 @@ class EvaluateArgs(ProtocolArgs):
     )
     written = evaluation.save(folder, label)
     print_result(evaluation.result)
+    speed = protocol.num_envs * protocol.steps / evaluation.seconds
     print(
       f"{protocol.num_envs} environments × {protocol.steps} steps in "
-      f"{evaluation.seconds:.1f} s ({evaluation.env_steps_per_s:,.0f} steps/s): {written}"
+      f"{evaluation.seconds:.1f} s ({speed:,.0f} steps/s): {written}"
     )
 
 

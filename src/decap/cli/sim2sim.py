@@ -201,19 +201,19 @@ def _record(clips: list[tuple[str, Any]], cfg: Any, options: WalkArgs) -> None:
 
 
 def _table(bundles: list[Any], cfg: Any, options: MeasureArgs) -> None:
-  from decap.evaluation import robot_tables, robot_walks, robustness
+  from decap.evaluation import robot_tables, robustness
 
   folder = Path(options.out)
   results = []
   for bundle in bundles:
     path = folder / f"{bundle.folder.name}.json"
-    old = robot_walks.load(path) if options.reuse and path.is_file() else None
-    same = (robot_walks.describe(bundle), robot_walks.protocol(options.repeats, cfg))
+    old = robot_tables.load(path) if options.reuse and path.is_file() else None
+    same = (robot_tables.describe(bundle), robot_tables.protocol(options.repeats, cfg))
     if old is None or (old["policy"], old["protocol"]) != same:
-      old = robot_walks.measure_policy(
+      old = robot_tables.measure_policy(
         bundle, options.repeats, cfg, options.jobs, progress=_say
       )
-      print(f"Wrote {robot_walks.save(old, folder)}")
+      print(f"Wrote {robot_tables.save(old, folder)}")
     results.append(old)
   text = robot_tables.tables(results)
   # The margins of those policies that a sweep was made of.

@@ -19,7 +19,7 @@ from decap.files import check_writable
 from decap.options import machine
 from decap.options.args import Args
 from decap.options.types import Count, Flag, OutputFolder, shown
-from decap.sweep import cluster, display, slurm
+from decap.sweep import cluster, display
 from decap.sweep import plan as plans
 from decap.sweep.job import Job
 from decap.sweep.mps import shared_gpu
@@ -132,7 +132,7 @@ def _plan_here(plan: Plan) -> Plan:
 def _plan_there(plan: Plan, parallel: int | None) -> Plan:
   """The plan with what its section `cluster` asks for; nodes check what they have."""
   machine.check_installed("submitit", "--cluster slurm")
-  slurm.check()
+  cluster.check_slurm()
   if plan.time_limit_s or plan.run_time_limit_s:
     raise UserError(
       "--time-limit and --run-time-limit are for this machine; on a cluster a job that "

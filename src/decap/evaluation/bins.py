@@ -1,8 +1,9 @@
-"""What numbers are averaged over."""
+"""What numbers are averaged over, and what files say of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,3 +45,19 @@ class Bins:
       values[self.random :].view(self.commands, self.robots, *shape),
     )
     return torch.cat([part.sum(1, dtype=torch.float64) for part in parts])
+
+
+def summary(values: torch.Tensor | Sequence[float]) -> dict[str, Any]:
+  """Mean, standard deviation (n - 1; 0 for one) and the values themselves. # [R]"""
+  values = torch.as_tensor(values, dtype=torch.float64)
+  std = values.std() if len(values) > 1 else torch.zeros(())
+  return {
+    "mean": number(float(values.mean())),
+    "std": number(float(std)),
+    "rollouts": [number(v) for v in values.tolist()],
+  }
+
+
+def number(value: float) -> float | None:
+  """JSON has no NaN: a number that does not exist is null."""
+  return value if math.isfinite(value) else None

@@ -21,13 +21,12 @@ from decap.constraints import (
   joint_velocity,
 )
 from decap.errors import UserError
-from decap.evaluation.bins import Bins, Pick
+from decap.evaluation.bins import Bins, Pick, number, summary
 from decap.evaluation.layout import TITLES, Layout
 from decap.evaluation.motion import Motion
 from decap.evaluation.motion import finite as finite_motion
 from decap.evaluation.protocol import COMMANDS
 from decap.evaluation.spectrum import Spectrum, jitter
-from decap.evaluation.summary import number, summary
 from decap.evaluation.trajectory import Sample, Trajectory
 from decap.evaluation.violations import Violations
 

@@ -25,7 +25,7 @@ from decap.evaluation.environment import (
 )
 from decap.evaluation.motion import Motion, finite
 from decap.evaluation.protocol import COMMANDS, fallen_stops
-from decap.evaluation.stepping import run_steps
+from decap.evaluation.rollout import run_steps
 from decap.evaluation.verdict import MAX_CORRELATION, MAX_FLIGHT
 
 if TYPE_CHECKING:

@@ -9,8 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from decap.evaluation.figure_style import panels, style
-from decap.evaluation.robot_tables import Results, chosen
-from decap.evaluation.robot_walks import PAYLOAD_KG, TERRAINS
+from decap.evaluation.robot_tables import PAYLOAD_KG, TERRAINS, Results, chosen
 from decap.evaluation.robustness import AXES, LABELS
 
 SMOOTH_S = 0.2
@@ -44,7 +43,7 @@ def over_time(results: Sequence[Results], curve: str, payload_kg: float) -> Figu
 def survival(sweeps: Sequence[dict[str, Any]]) -> Figure:
   """Share of walks survived and of the command followed, over each property."""
   names = list(sweeps[0]["axes"])
-  shared = {"sharey": "row", "sharex": "col"}
+  shared: dict[str, Any] = {"sharey": "row", "sharex": "col"}
   with panels(2.2 * len(names), 3.6, 2, len(names), **shared) as (figure, axes):
     for column, name in enumerate(names):
       for index, sweep in enumerate(sweeps):

@@ -18,8 +18,7 @@ from decap.deploy.measure import followed
 from decap.deploy.parallel import in_order
 from decap.deploy.sim2sim import straight, walk
 from decap.deploy.simulation import SimCfg
-from decap.evaluation.robot_tables import markdown
-from decap.evaluation.robot_walks import Progress, describe
+from decap.evaluation.robot_tables import Progress, describe, markdown
 
 FORMAT = "decap-sim2sim-sweep"
 WALK = straight(0.5, 8.0)

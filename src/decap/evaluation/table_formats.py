@@ -125,7 +125,7 @@ def _empty(title: str) -> Any:
   from rich import box
   from rich.table import Table as RichTable
 
-  looks = {"box": box.SIMPLE_HEAD, "padding": (0, 1, 0, 0)}
+  looks: dict[str, Any] = {"box": box.SIMPLE_HEAD, "padding": (0, 1, 0, 0)}
   return RichTable(title=title, title_justify="left", **looks)
 
 

@@ -7,9 +7,8 @@ from typing import Any
 
 import torch
 
-from decap.evaluation.bins import Bins, Pick
+from decap.evaluation.bins import Bins, Pick, number
 from decap.evaluation.layout import Layout
-from decap.evaluation.summary import number
 
 HISTOGRAM_BINS = 80
 HISTOGRAM_MAX = 2.0

@@ -2,21 +2,26 @@
 
 A job trains a run and evaluates it. It looks at the disk to see what is left, so that a
 job that starts again, for whatever reason, goes on where the last checkpoint is.
+
+What SLURM knows of jobs is asked for by its own commands. Not by sacct, as submitit does:
+clusters without an accounting database have none.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import pwd
+import shutil
+import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from decap.errors import UserError
 from decap.files import write_text
-from decap.sweep import slurm
 from decap.sweep.display import Display
 from decap.sweep.job import Job
 from decap.sweep.plan import Plan, PlannedRun
@@ -30,6 +35,13 @@ LOGS = "logs/slurm"
 
 RESTARTS = 3
 """How often a run is started again without having come further."""
+
+
+WAITING = {"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD"}
+WAITING |= {"SPECIAL_EXIT", "RESV_DEL_HOLD", "SUSPENDED"}
+WORKING = {"RUNNING", "COMPLETING", "RESIZING", "SIGNALING", "STAGE_OUT", "STOPPED"}
+ENDED_BY_CLUSTER = {"PREEMPTED", "TIMEOUT", "NODE_FAIL", "BOOT_FAIL", "DEADLINE"}
+"""A run that ends like this can go on; one that fails by itself fails again."""
 
 
 class Interruption(RuntimeError):
@@ -96,7 +108,7 @@ class ClusterScheduler(Scheduler):
   def step(self) -> bool:
     if self.stopped:
       return False
-    states = slurm.states()
+    states = slurm_states()
     if states is not None:
       for job in self.jobs:
         if job.state not in ("done", "failed", "stopped"):
@@ -114,9 +126,9 @@ class ClusterScheduler(Scheduler):
     if identity is None:
       return
     state = states.get(identity, "")
-    if state in slurm.WAITING:
+    if state in WAITING:
       job.state = "waiting"
-    elif state in slurm.WORKING:
+    elif state in WORKING:
       stage = job.next_stage(self._plan)[0]
       job.state = "evaluating" if stage == "done" else stage
     else:
@@ -132,12 +144,12 @@ class ClusterScheduler(Scheduler):
     if state == "CANCELLED":
       job.state, job.note = "stopped", f"job {identity} was cancelled"
     elif error is None and state and not _paths(self._root, identity).stdout.exists():
-      slurm.cancel(self._ids.values())
+      _cancel(self._ids.values())
       raise UserError(
         f"Job {identity} ended and left nothing in {self._root / LOGS}: the nodes of "
         "the cluster do not see this folder; --output must be on a disk that they share."
       )
-    elif state in slurm.ENDED_BY_CLUSTER or error is None or "Interruption" in error:
+    elif state in ENDED_BY_CLUSTER or error is None or "Interruption" in error:
       self._restart(job, identity, state)
     else:
       self._fail(job, f"job {identity}: {error.splitlines()[-1]}")
@@ -184,10 +196,10 @@ def refuse_if_at_work(root: Path) -> None:
   if not ids:
     return
   try:
-    states = slurm.states() or {}
+    states = slurm_states() or {}
   except OSError:  # No SLURM here: nobody to ask.
     return
-  active = [i for i in ids if states.get(i) in slurm.WAITING | slurm.WORKING]
+  active = [i for i in ids if states.get(i) in WAITING | WORKING]
   if active:
     raise UserError(
       f"A cluster is at work in {root} (job {min(active)}); use --cluster slurm to look "
@@ -227,3 +239,44 @@ def _read_jobs(root: Path) -> tuple[dict[str, str], dict[str, int]]:
     return dict(data["jobs"]), dict(data["restarts"])
   except (OSError, ValueError, KeyError, TypeError):
     return {}, {}
+
+
+def check_slurm() -> None:
+  """Refuse to go on without a SLURM that answers."""
+  if shutil.which("sbatch") is None:
+    raise UserError(
+      "--cluster slurm needs SLURM's commands, and there is no 'sbatch' here; start it "
+      "on a login node, or leave the option out to train on this machine."
+    )
+  done = subprocess.run(["sinfo", "--version"], capture_output=True, text=True)
+  if done.returncode == 0:
+    done = subprocess.run(
+      ["sinfo", "--noheader"], capture_output=True, text=True, timeout=60
+    )
+  if done.returncode:
+    said = (done.stderr.strip() or "it ended with an error.").splitlines()
+    raise UserError(f"SLURM does not answer: {said[0]}")
+
+
+def slurm_states() -> dict[str, str] | None:
+  """State of every job of this user that SLURM remembers; None if it cannot be asked.
+
+  Finished ones are remembered for some minutes. Array jobs are named ``12_3``.
+  """
+  user = pwd.getpwuid(os.getuid()).pw_name
+  command = ["squeue", "--user", user, "--states", "all", "--array", "--noheader"]
+  try:
+    done = subprocess.run(
+      [*command, "--format", "%i %T"], capture_output=True, text=True, timeout=60
+    )
+  except subprocess.TimeoutExpired:
+    return None
+  if done.returncode:
+    return None
+  pairs = (line.split() for line in done.stdout.splitlines())
+  return {pair[0]: pair[1] for pair in pairs if len(pair) == 2}
+
+
+def _cancel(jobs: Iterable[str]) -> None:
+  """End jobs, as far as they are there."""
+  subprocess.run(["scancel", "--quiet", *jobs], capture_output=True, timeout=60)

@@ -22,7 +22,7 @@ from decap.sweep.resources import Resources, read_resources
 from decap.tasks import ITERATIONS, get_task
 
 if TYPE_CHECKING:
-  from decap.evaluation.protocol_args import ProtocolArgs
+  from decap.evaluation.protocol import ProtocolArgs
 
 RUN_KEYS = (
   *("name", "task", "method", "seed", "iterations", "num-envs", "blind", "limits"),
@@ -270,7 +270,7 @@ def _evaluation(value: Any) -> tuple[str, ...] | None:
 
 def _evaluate_args(tokens: Sequence[str]) -> ProtocolArgs:
   """What options of `decap evaluate` ask for."""
-  from decap.evaluation.protocol_args import ProtocolArgs
+  from decap.evaluation.protocol import ProtocolArgs
   from decap.options.args import validate
   from decap.options.reading import read
 
