@@ -136,7 +136,8 @@ def test_profile_proposes_its_limits(evaluation, tmp_path):
   tilt = trajectory.arrays["quantity/tilt"][trajectory.valid]
   assert limits["tilt"] == pytest.approx(np.quantile(tilt, 0.5), rel=1e-2)
   assert set(limits["joint_power"]) == {"upper", "lower"}
-  rule = profile.complete_rule(trajectory.layout, {"upper": 0.5})
+  layout = trajectory.layout
+  rule = profile.complete_rule((*layout.groups, *layout.scalars), {"upper": 0.5})
   assert rule == {"upper": 0.5, "lower": 0.99, "tilt": 0.99}
   path = tmp_path / "limits.yaml"
   profile.write_limits(path, limits, rule, {}, trajectory.layout)

@@ -9,7 +9,7 @@ from decap.deploy.controller import Controller, Cycle
 from decap.deploy.latency import STAGES
 from decap.deploy.messages import Codec
 from decap.deploy.operator import Script
-from decap.deploy.robot_io import COMMANDS_PER_STEP, RobotCommand, RobotState
+from decap.deploy.robot_io import COMMANDS_PER_STEP, Robot, RobotCommand, RobotState
 from decap.deploy.states import Mode
 from decap.robots.g1_motors import RobotMotors
 
@@ -17,7 +17,7 @@ BUDGET_MS = 1.0
 """Median of observation, network and command together, on one core."""
 
 
-class _Echo:
+class _Echo(Robot):
   """A robot that stands still; states and commands pass through real messages."""
 
   def __init__(self, motors: RobotMotors):
@@ -54,15 +54,6 @@ class _Echo:
 
   def sleep_until(self, time_s: float) -> None:
     self._time_s = time_s
-
-  def rejected_states(self) -> int:
-    return 0
-
-  def foreign_commands(self) -> int:
-    return 0
-
-  def close(self) -> None:
-    pass
 
 
 def measure(bundle: Bundle, motors: RobotMotors, steps: int = 500) -> dict[str, float]:

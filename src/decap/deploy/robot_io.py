@@ -117,15 +117,14 @@ class Robot(Protocol):
 
   def rejected_states(self) -> int:
     """States dropped so far because their checksum or content was wrong."""
-    ...
+    return 0
 
   def foreign_commands(self) -> int:
     """Commands of somebody else seen so far; another program drives the robot."""
-    ...
+    return 0
 
   def close(self) -> None:
     """Leave the network, or end the simulation."""
-    ...
 
 
 def damping_command(num_joints: int, kd: float | np.ndarray) -> RobotCommand:

@@ -16,7 +16,7 @@ import mujoco
 import numpy as np
 
 from decap.deploy.grounds import TERRAINS
-from decap.deploy.robot_io import COMMAND_DT_S, RobotCommand, RobotState
+from decap.deploy.robot_io import COMMAND_DT_S, Robot, RobotCommand, RobotState
 from decap.deploy.sensors import GYROS, Gyro, NoisyBody, add_sensors
 from decap.deploy.sim_cfg import SimCfg
 from decap.deploy.terrain import add_terrain, ground_height
@@ -53,7 +53,7 @@ def build_spec(dof: int, cfg: SimCfg) -> mujoco.MjSpec:
   return spec
 
 
-class SimulatedRobot:
+class SimulatedRobot(Robot):
   """The robot of `robot_io`, in MuJoCo."""
 
   def __init__(self, dof: int, cfg: SimCfg | None = None):
@@ -113,15 +113,6 @@ class SimulatedRobot:
   def sleep_until(self, time_s: float) -> None:
     for _ in range(math.ceil((time_s - 1e-9) / PHYSICS_DT_S) - self._steps):
       self.step()
-
-  def rejected_states(self) -> int:
-    return 0
-
-  def foreign_commands(self) -> int:
-    return 0
-
-  def close(self) -> None:
-    pass
 
   # Methods: the world.
 

@@ -8,6 +8,7 @@ result.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -105,24 +106,24 @@ class Metrics:
     commands = len(COMMANDS) if per_command else 0
     self.bins = bins = Bins(rollouts, envs, commands, per_command)
     self.warmup = warmup
-    self._device = device
+    zeros = partial(torch.zeros, dtype=torch.float64, device=device)
     batch, joints = bins.batch, layout.num_joints
-    self.age = self._zeros(batch, dtype=torch.long)
+    self.age = zeros(batch, dtype=torch.long)
     """Steps that the episode had before the last sample. # [B]"""
-    self._next_age = self._zeros(batch, dtype=torch.long)
-    self._signals = self._zeros(batch, 2 * joints, dtype=torch.float32)
-    self._unbroken = self._zeros(batch, dtype=torch.long)
-    self._prev_action = self._zeros(batch, joints, dtype=torch.float32)
-    self._prev_vel = self._zeros(batch, joints, dtype=torch.float32)
+    self._next_age = zeros(batch, dtype=torch.long)
+    self._signals = zeros(batch, 2 * joints, dtype=torch.float32)
+    self._unbroken = zeros(batch, dtype=torch.long)
+    self._prev_action = zeros(batch, joints, dtype=torch.float32)
+    self._prev_vel = zeros(batch, joints, dtype=torch.float32)
     self._scale = torch.tensor(layout.action_scale, device=device)  # [J]
     self._names = (*TITLES, *(n for n in layout.joint_quantities if n not in TITLES))
     self.violations = Violations(layout, bins, device)
-    self._counted = self._zeros(bins.count)
-    self._steps = self._zeros(bins.count)
-    self._broken = self._zeros(bins.count)
-    self._values = self._zeros(bins.count, len(self._names), joints)
-    self._tracking = self._zeros(bins.count, len(TRACKING))
-    self._standing = self._zeros(bins.count, len(TRACKING))
+    self._counted = zeros(bins.count)
+    self._steps = zeros(bins.count)
+    self._broken = zeros(bins.count)
+    self._values = zeros(bins.count, len(self._names), joints)
+    self._tracking = zeros(bins.count, len(TRACKING))
+    self._standing = zeros(bins.count, len(TRACKING))
     dt, segments = layout.control_dt, len(layout.segments)
     self._spectrum = Spectrum(bins.random, 2 * joints, 1.0 / dt, device)
     self._motion = Motion(bins, warmup, dt, segments, device, layout.feet)
@@ -215,9 +216,6 @@ class Metrics:
 
   # Private methods: accumulation.
 
-  def _zeros(self, *shape: int, dtype: torch.dtype = torch.float64) -> torch.Tensor:
-    return torch.zeros(*shape, dtype=dtype, device=self._device)
-
   def _add_values(
     self, values: torch.Tensor, finite: torch.Tensor, counts: torch.Tensor
   ) -> None:
@@ -239,17 +237,9 @@ class Metrics:
     weight, variance = self.layout.tracking_reward
     reward = weight * torch.exp(-squared / variance)
     reward = reward * self.layout.control_dt * RETURN_STEPS
-    columns = torch.stack(
-      (
-        size[:, 0],
-        size[:, 1],
-        squared.sqrt(),
-        size[:, 2],
-        size[:, :2].mean(1),
-        reward,
-      ),
-      dim=1,
-    )
+    x, y, yaw = size.unbind(1)
+    both = size[:, :2].mean(1)
+    columns = torch.stack((x, y, squared.sqrt(), yaw, both, reward), dim=1)
     return columns.masked_fill(~finite.unsqueeze(1), 0.0)
 
   # Private methods: results.
@@ -315,13 +305,11 @@ class Metrics:
     self, frequency: torch.Tensor, power: torch.Tensor, windows: int
   ) -> dict[str, Any]:
     joints = self.layout.num_joints
-    groups = {}
-    for group, indices in self.layout.groups.items():
-      chosen = torch.tensor(indices)
-      groups[group] = {
-        "action": power[:, chosen].mean(1).tolist(),
-        "joint_vel": power[:, chosen + joints].mean(1).tolist(),
-      }
+    signals = {"action": power[:, :joints], "joint_vel": power[:, joints:]}
+    groups = {
+      group: {name: p[:, list(ids)].mean(1).tolist() for name, p in signals.items()}
+      for group, ids in self.layout.groups.items()
+    }
     return {"frequency_hz": frequency.tolist(), "windows": windows, "groups": groups}
 
 

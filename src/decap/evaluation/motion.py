@@ -7,6 +7,7 @@ command; docs/evaluation.md documents the definitions.
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import torch
 
@@ -78,9 +79,7 @@ class Motion:
     self._warmup, self._dt = warmup, dt
     batch = bins.batch
 
-    def zeros(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
-      return torch.zeros(*shape, dtype=dtype, device=device)
-
+    zeros = partial(torch.zeros, device=device)
     columns = len(_COUNTS) + len(_AMOUNTS) + _FOLLOWING + 3 * segments
     self._sums = zeros(bins.count, columns, dtype=torch.float64)
     self._response = zeros(3 * RESPONSE_BINS, 3, dtype=torch.float64)

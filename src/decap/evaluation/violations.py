@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import torch
@@ -26,9 +27,7 @@ class Violations:
     """δ̄ of the last sample. # [B]"""
     columns, rows = len(self.composition.limit), len(self.composition.rows)
 
-    def zeros(*shape: int, dtype: torch.dtype = torch.float64) -> torch.Tensor:
-      return torch.zeros(*shape, dtype=dtype, device=device)
-
+    zeros = partial(torch.zeros, dtype=torch.float64, device=device)
     self._values = zeros(bins.count, columns)
     self._above = zeros(bins.count, columns)
     self._any_above = zeros(bins.count, rows)
