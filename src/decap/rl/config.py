@@ -61,7 +61,7 @@ class FeasibilityCfg:
   target: float | None = 0.9
   """The share of every command, and of staying upright, that robots should achieve: the
   budget grows above it and shrinks below. None: the budget stays."""
-  keep: float = 0.96
+  keep: float = 0.95
   """Where less was ever achieved, this share of the best is the target."""
   tolerance: float = 0.05
   """Distance from the target at which the budget moves at its full rate."""

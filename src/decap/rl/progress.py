@@ -21,6 +21,8 @@ FALL_STEPS = 1000.0
 STEADY = 0.2
 """Robots that stay up and step this well have learnt to walk. Of six trainings whose
 exploration ended when they stayed up, four stepped so by then and walk; two hop."""
+FADE = 0.9999
+"""What is left of a best achievement after an iteration; luck must not bind for ever."""
 
 
 class Progress:
@@ -58,7 +60,7 @@ class Progress:
     achieved = self.achieved
     # Robots that fall forward follow a command, too.
     early = self.steady_iterations == 0.0
-    best = torch.maximum(self.best, achieved)
+    best = torch.maximum(self.best * FADE, achieved)
     torch.where(early, achieved, best, out=self.best)
     walks = (achieved >= STEADY) | ~self._basics
     walks = walks.all() & (self.iterations > ITERATIONS)
