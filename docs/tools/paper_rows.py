@@ -116,9 +116,16 @@ def read_rows(
 
 
 def _ordered(rows: Iterable[str]) -> list[str]:
-  """Rows as the tables have them, unknown ones last."""
+  """Rows as the tables have them, unknown ones last, by what they are and its value."""
   order = list(TITLES)
-  return sorted(rows, key=lambda row: order.index(row) if row in order else len(order))
+
+  def place(row: str) -> tuple[int, str, float]:
+    if row in order:
+      return order.index(row), "", 0.0
+    kind, _, value = row.rpartition("-")
+    return len(order), kind, float(value) if value.replace(".", "").isdigit() else 0.0
+
+  return sorted(rows, key=place)
 
 
 def read_curve(path: Path) -> dict[str, np.ndarray]:
