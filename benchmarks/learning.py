@@ -105,7 +105,7 @@ def train(
     stock_runner,
   )
   from decap.envs.constrained_env import ConstrainedEnv
-  from decap.envs.stock import stock_twin
+  from decap.envs.substitutes import stock_twin
   from decap.rl.runner import Runner
   from decap.runs import RunSpec
 

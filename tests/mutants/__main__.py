@@ -71,7 +71,7 @@ FILES = {
     "envs/test_constrained_env",
     "envs/mdp/test_events",
     "envs/mdp/test_actuation",
-    "envs/test_stock",
+    "envs/test_substitutes",
   ),
   "evaluation/metrics.py": ("evaluation/test_metrics", "evaluation/test_motion"),
   "deploy/bundle.py": ("deploy/test_bundle", "deploy/test_formats"),

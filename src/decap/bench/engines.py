@@ -20,7 +20,7 @@ from mjlab.envs import ManagerBasedRlEnv
 from decap.bench.report import Benchmark, Row, Settings
 from decap.bench.training import configure_torch, quiet
 from decap.envs.constrained_env import ConstrainedEnv
-from decap.envs.stock import stock_twin
+from decap.envs.substitutes import stock_twin
 from decap.runs import build_configs
 from decap.sim import simulation_backend
 from decap.sim.backend import hush_warp

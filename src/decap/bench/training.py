@@ -33,7 +33,7 @@ from mjlab.utils.torch import configure_torch_backends
 from decap.bench.machine import BusyMeter, is_out_of_memory, memory_gb, release_memory
 from decap.bench.report import OUT_OF_MEMORY, Benchmark, Row, Settings
 from decap.envs.constrained_env import ConstrainedEnv, ConstrainedEnvCfg
-from decap.envs.stock import stock_twin
+from decap.envs.substitutes import stock_twin
 from decap.rl import capture
 from decap.rl.config import AgentCfg
 from decap.rl.display import Stopwatch

@@ -7,6 +7,7 @@ concerned, which the host must wait for. Ours get a boolean mask and write with
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -15,14 +16,28 @@ import torch
 if TYPE_CHECKING:
   from mjlab.envs import ManagerBasedRlEnv
 
-F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 
 
-def masked(func: F) -> F:
-  """Marks a term that takes a mask [B] (or None for all) instead of indices."""
-  func.masked = True  # type: ignore[attr-defined]
-  return func
+def masked(func: Callable[..., T]) -> Callable[..., T]:
+  """Marks a term that takes a mask [B] (or None for all) instead of indices.
+
+  mjlab's own environment passes indices [n]; a mask is made of them, so that a config
+  runs in both.
+  """
+
+  @functools.wraps(func)
+  def call(
+    env: ManagerBasedRlEnv, mask: torch.Tensor | None, *args: Any, **params: Any
+  ) -> T:
+    if mask is not None and mask.dtype != torch.bool:
+      indices = mask.long()
+      mask = torch.zeros(env.num_envs, dtype=torch.bool, device=env.device)
+      mask.index_fill_(0, indices, True)
+    return func(env, mask, *args, **params)
+
+  call.masked = True  # type: ignore[attr-defined]
+  return call
 
 
 def is_masked(func: Any) -> bool:

@@ -1,8 +1,7 @@
 """Events on a mask of environments: resets, pushes, randomisation.
 
 Those that stand in for mjlab's take the same parameters and draw from the same
-distributions; they sample for all environments and write where the mask says. They
-also accept indices, as mjlab's own environment passes, so a config runs in both.
+distributions; they sample for all environments and write where the mask says.
 """
 
 from __future__ import annotations
@@ -37,8 +36,8 @@ _FOOTPRINT_M = 0.2
 """Half the side of the square below a robot that must be free of ground."""
 
 Ranges = dict[str, tuple[float, float]]
-Selection = torch.Tensor | None
-"""A mask [B], indices [n], or None for all environments."""
+Mask = torch.Tensor | None
+"""Environments that are meant [B]; None for all."""
 
 
 ##
@@ -47,9 +46,8 @@ Selection = torch.Tensor | None
 
 
 @masked
-def reset_scene_to_default(env: ManagerBasedRlEnv, selection: Selection) -> None:
+def reset_scene_to_default(env: ManagerBasedRlEnv, mask: Mask) -> None:
   """Every entity back to its default state, at its environment's origin."""
-  mask = _as_mask(env, selection)
   for entity in env.scene.entities.values():
     if not isinstance(entity, Entity):
       continue
@@ -68,7 +66,7 @@ def reset_scene_to_default(env: ManagerBasedRlEnv, selection: Selection) -> None
 @masked
 def reset_root_state_uniform(
   env: ManagerBasedRlEnv,
-  selection: Selection,
+  mask: Mask,
   pose_range: Ranges,
   velocity_range: Ranges | None = None,
   asset_cfg: SceneEntityCfg = _ROBOT,
@@ -76,13 +74,13 @@ def reset_root_state_uniform(
   """Default root state plus uniform offsets of pose and velocity."""
   asset: Entity = env.scene[asset_cfg.name]
   pose, qvel = _sample_root(env, asset, pose_range, velocity_range)
-  _write_root(env, asset, _as_mask(env, selection), pose, qvel)
+  _write_root(env, asset, mask, pose, qvel)
 
 
 @masked
 def reset_root_on_terrain(
   env: ManagerBasedRlEnv,
-  selection: Selection,
+  mask: Mask,
   pose_range: Ranges,
   velocity_range: Ranges | None = None,
   asset_cfg: SceneEntityCfg = _ROBOT,
@@ -98,13 +96,13 @@ def reset_root_on_terrain(
   square = constant(env, "footprint", [(x, y) for x in axis for y in axis])  # [9, 2]
   ground = terrain_height(env, pose[:, None, :2] + square).amax(1)  # [B]
   pose[:, 2] += ground - env.scene.env_origins[:, 2]
-  _write_root(env, asset, _as_mask(env, selection), pose, qvel)
+  _write_root(env, asset, mask, pose, qvel)
 
 
 @masked
 def reset_joints_by_offset(
   env: ManagerBasedRlEnv,
-  selection: Selection,
+  mask: Mask,
   position_range: tuple[float, float],
   velocity_range: tuple[float, float],
   asset_cfg: SceneEntityCfg = _ROBOT,
@@ -116,14 +114,13 @@ def reset_joints_by_offset(
   limits = data.soft_joint_pos_limits[:, ids]
   position = position.clamp(limits[..., 0], limits[..., 1])
   velocity = _offset(data.default_joint_vel[:, ids], velocity_range)
-  mask = _as_mask(env, selection)
   _write_joints(env, asset, mask, position, velocity, asset_cfg.joint_ids)
 
 
 @masked
 def push_by_setting_velocity(
   env: ManagerBasedRlEnv,
-  selection: Selection,
+  mask: Mask,
   velocity_range: Ranges,
   asset_cfg: SceneEntityCfg = _ROBOT,
 ) -> None:
@@ -136,7 +133,7 @@ def push_by_setting_velocity(
   push = _sample_ranges(env, velocity_range)  # [B, 6]
   qvel = root_qvel(env, asset)
   pushed = qvel + _free_velocity(root_qpos(env, asset)[:, 3:], push)
-  write_where(qvel, _as_mask(env, selection), pushed)
+  write_where(qvel, mask, pushed)
 
 
 ##
@@ -145,18 +142,16 @@ def push_by_setting_velocity(
 
 
 @masked
-def randomize_terrain(env: ManagerBasedRlEnv, selection: Selection) -> None:
+def randomize_terrain(env: ManagerBasedRlEnv, mask: Mask) -> None:
   """A random patch of the terrain for each environment."""
   terrain = env.scene.terrain
   if terrain is None or terrain.terrain_origins is None:
     return
-  mask = _as_mask(env, selection)
   rows, columns = terrain.terrain_origins.shape[:2]
-  write_where(terrain.terrain_levels, mask, _random_index(terrain.terrain_levels, rows))
-  write_where(
-    terrain.terrain_types, mask, _random_index(terrain.terrain_types, columns)
-  )
-  origins = terrain.terrain_origins[terrain.terrain_levels, terrain.terrain_types]
+  levels, types = terrain.terrain_levels, terrain.terrain_types
+  write_where(levels, mask, torch.randint_like(levels, rows))
+  write_where(types, mask, torch.randint_like(types, columns))
+  origins = terrain.terrain_origins[levels, types]
   write_where(terrain.env_origins, mask, origins)
 
 
@@ -201,13 +196,6 @@ MASKED_EVENTS: dict[Callable[..., Any], Callable[..., Any]] = {
 ##
 # Sampling and writing.
 ##
-
-
-def _as_mask(env: ManagerBasedRlEnv, selection: Selection) -> torch.Tensor | None:
-  if selection is None or selection.dtype == torch.bool:
-    return selection
-  mask = torch.zeros(env.num_envs, dtype=torch.bool, device=env.device)
-  return mask.index_fill_(0, selection.long(), True)
 
 
 def _sample_ranges(env: ManagerBasedRlEnv, ranges: Ranges | None) -> torch.Tensor:
@@ -259,14 +247,10 @@ def _offset(value: torch.Tensor, bounds: tuple[float, float]) -> torch.Tensor:
   return value + torch.empty_like(value).uniform_(*bounds) if any(bounds) else value
 
 
-def _random_index(like: torch.Tensor, count: int) -> torch.Tensor:
-  return torch.randint_like(like, count)
-
-
 def _write_root(
   env: ManagerBasedRlEnv,
   asset: Entity,
-  mask: torch.Tensor | None,
+  mask: Mask,
   pose: torch.Tensor,
   qvel: torch.Tensor,
 ) -> None:
@@ -283,7 +267,7 @@ def _write_root(
 def _write_joints(
   env: ManagerBasedRlEnv,
   asset: Entity,
-  mask: torch.Tensor | None,
+  mask: Mask,
   position: torch.Tensor,
   velocity: torch.Tensor,
   ids: Ids = slice(None),  # noqa: B008
@@ -296,7 +280,7 @@ def _write_joints(
 def _write_columns(
   target: Any,
   chosen: torch.Tensor | slice,
-  mask: torch.Tensor | None,
+  mask: Mask,
   values: torch.Tensor,
 ) -> None:
   """target[mask][:, chosen] = values[mask], on the current stream."""

@@ -13,8 +13,7 @@ from decap.envs.constrained_env import ConstrainedEnv, constrain
 from decap.envs.constraint_manager import ConstraintTermCfg
 from decap.envs.masked import masked
 from decap.envs.mdp import terrain_levels
-from decap.envs.stock import stock_twin
-from decap.envs.substitutes import substitute_terms
+from decap.envs.substitutes import stock_twin, substitute_terms
 from decap.sim import simulation_backend
 from decap.tasks import TASKS, env_cfg
 
@@ -36,10 +35,10 @@ def test_substitution_is_undone(name):
   assert "build" not in vars(twin.commands["twist"])
   found = {n: (t.func, t.params) for n, t in twin.events.items()}
   if name.endswith("rough"):
-    # Of ours alone: it stays, behind an adapter.
+    # Of ours alone: it stays.
     func, params = found.pop("reset_base")
     ours, ours_params = expected.pop("reset_base")
-    assert func.__wrapped__ is ours and params == ours_params
+    assert func is ours and params == ours_params
     levels = twin.curriculum["terrain_levels"]
     assert cfg.curriculum["terrain_levels"].func is terrain_levels
     assert levels.func is velocity_mdp.terrain_levels_vel
