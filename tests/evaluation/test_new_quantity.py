@@ -14,7 +14,7 @@ from decap.envs.constraint_manager import ConstraintTermCfg
 from decap.evaluation import plots, profile
 from decap.evaluation.metrics import metrics_of_trajectory
 from decap.evaluation.protocol import Protocol
-from decap.evaluation.report import ReportInput, make_report
+from decap.evaluation.report import make_report
 from decap.evaluation.rollout import evaluate
 from decap.evaluation.table_formats import to_markdown
 from decap.evaluation.tables import group_results, make_tables
@@ -124,7 +124,7 @@ def test_figures_and_report_show_it(evaluation, tmp_path):
   assert plots.joint_violations(results, "joint_power").axes
   evaluation.result.save(tmp_path / "metrics.json")
   methods = group_results([evaluation.result], [None])
-  page = make_report(ReportInput(methods, make_tables(methods), "decap compare"))
+  page = make_report(methods, make_tables(methods), "decap compare")
   assert "Tilt (rad)" in page and "Joint power (W)" in page
 
 

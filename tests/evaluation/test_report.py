@@ -10,11 +10,9 @@ import pytest
 
 from decap.evaluation.metrics import metrics_of_trajectory
 from decap.evaluation.report import (
-  ReportInput,
   clip,
   make_report,
   playback_html,
-  write_report,
 )
 from decap.evaluation.results import Result
 from decap.evaluation.table_formats import to_html
@@ -47,22 +45,20 @@ def make_results(folder, record=True):
   return results
 
 
-def make_input(results, command="decap compare a b --html r.html"):
+def make_page(results, command="decap compare a b --html r.html"):
   methods = group_results(results, [None] * len(results))
-  return ReportInput(methods, make_tables(methods), command)
+  return make_report(methods, make_tables(methods), command)
 
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory):
-  folder = tmp_path_factory.mktemp("report")
-  write_report(make_input(make_results(folder)), folder / "out" / "r.html")
-  return (folder / "out" / "r.html").read_text()
+  return make_page(make_results(tmp_path_factory.mktemp("report")))
 
 
 def test_what_a_policy_does_not_have_is_a_dash(tmp_path):
   results = make_results(tmp_path)
   results[0].policy["seed"] = None
-  assert "<td>–</td><td>t</td><td>cat&lt;</td>" in make_report(make_input(results))
+  assert "<td>–</td><td>t</td><td>cat&lt;</td>" in make_page(results)
 
 
 def test_it_loads_nothing_from_elsewhere(page):
@@ -103,7 +99,7 @@ def test_a_clip_starts_after_the_warm_up_in_the_calmest_environment():
 
 
 def test_without_trajectories_it_says_what_is_missing(tmp_path):
-  page = make_report(make_input(make_results(tmp_path, record=False)))
+  page = make_page(make_results(tmp_path, record=False))
   assert "--trajectory 1" in page and "<canvas" not in page
   assert page.count("data:image/svg+xml") == 7
 

@@ -8,8 +8,7 @@ import urllib.request
 
 import pytest
 
-from decap.evaluation.report import write_report
-from tests.evaluation.test_report import make_input, make_results
+from tests.evaluation.test_report import make_page, make_results
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "google-chrome"))), None)
 LOOK = """(() => {
@@ -90,7 +89,7 @@ def _brightness(color: str) -> int:
 @pytest.mark.parametrize("width", [420, 1400])
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_nothing_is_cut_off(tmp_path, browser, width, theme):
-  write_report(make_input(make_results(tmp_path)), tmp_path / "r.html")
+  (tmp_path / "r.html").write_text(make_page(make_results(tmp_path)))
   size = {"width": width, "height": 900, "deviceScaleFactor": 1}
   browser("Emulation.setDeviceMetricsOverride", mobile=width < 500, **size)
   scheme = {"name": "prefers-color-scheme", "value": theme}

@@ -70,10 +70,10 @@ class CompareArgs(Args):
     if self.plot:
       _write_plots(self, first, training)
     if self.html:
-      from decap.evaluation.report import ReportInput, write_report
+      from decap.evaluation.report import make_report
 
       command = shlex.join(["decap", *(self.argv or sys.argv[1:])])
-      write_report(ReportInput(methods, tables, command, training), Path(self.html))
+      write_text(self.html, make_report(methods, tables, command, training))
       print(f"Wrote {self.html}")
 
 

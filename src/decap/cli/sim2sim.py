@@ -103,7 +103,10 @@ class Sim2simArgs(Args):
     if action == "terrains":
       print(terrain_list())
       return
-    bundles, cfg = [_load(source) for source in sources], self.world
+    from decap.deploy.session import load_policies
+
+    bundles = [bundle for source in sources for bundle in load_policies([source])[0]]
+    cfg = self.world
     if action:
       check_writable(self.measurement.out)
       measure = {"table": _table, "sweep": _sweep, "fidelity": _fidelity}[action]
@@ -132,23 +135,6 @@ def terrain_list() -> str:
       f"stones {100 * ground.stone_m:g} cm: {ground.text}"
     )
   return "\n".join(lines)
-
-
-def _load(source: str):
-  """A bundle whose robot can be simulated; a run's own bundle if a run is given."""
-  from decap.deploy.bundle import bundle_folder, load_bundle
-  from decap.deploy.policy import check_fits
-  from decap.robots.g1_motors import g1_motors
-
-  folder = bundle_folder(source)
-  bundle = load_bundle(folder)
-  if len(bundle.joint_names) not in (23, 29):
-    raise UserError(
-      f"{folder} drives {len(bundle.joint_names)} joints; the simulated robots have 23 "
-      "and 29."
-    )
-  check_fits(bundle, g1_motors(len(bundle.joint_names)).joint_names)
-  return bundle
 
 
 def _walk(bundles: list[Any], cfg: Any, options: WalkArgs) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
@@ -10,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from decap.deploy.bundle import Bundle, load_bundle
+from decap.deploy.bundle import Bundle
 from decap.deploy.controller import Controller, Cycle
 from decap.deploy.faults import KINDS, TOLERATED, Outcome, play
 from decap.deploy.grounds import TERRAINS
 from decap.deploy.kill import KIND as KILLED
 from decap.deploy.kill import play_kill
 from decap.deploy.operator import Script
-from decap.deploy.parallel import in_order
+from decap.deploy.parallel import in_order, loaded
 from decap.deploy.simulation import SimCfg, SimulatedRobot
 from decap.deploy.states import Mode
 from decap.deploy.stops import Limits
@@ -88,12 +87,7 @@ def soak(
 
 def _walk_task(task: tuple[str, str, int, float]) -> Leg:
   folder, terrain, seed, leg_s = task
-  return walk_leg(_loaded(folder), terrain, seed, leg_s)
-
-
-@functools.cache
-def _loaded(folder: str) -> Bundle:
-  return load_bundle(folder)
+  return walk_leg(loaded(folder), terrain, seed, leg_s)
 
 
 def walk_leg(bundle: Bundle, terrain: str, seed: int, leg_s: float = LEG_S) -> Leg:

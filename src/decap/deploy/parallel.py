@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
 from typing import TypeVar
+
+from decap.deploy.bundle import load_bundle
+
+loaded = lru_cache(maxsize=1)(load_bundle)
+"""A process walks with one policy again and again, and reads it once."""
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from decap.deploy.bundle import Bundle, bundle_folder, load_bundle
-from decap.deploy.controller import Controller, Cycle
+from decap.deploy.controller import Controller
 from decap.deploy.operator import Operator
 from decap.deploy.policy import RunningPolicy
 from decap.deploy.recorder import EVENTS_FILE, Recorder
@@ -154,7 +154,7 @@ def drive(
   with Ending(robot.now_s() + seconds) as ending, real_time(priority) as note:
     controller = Controller(robot, motors, bundles, Endable(operator, ending))
     if watchdog:
-      controller.observers.append(_beating(watchdog))
+      controller.observers.append(lambda *_: watchdog.beat())
     recorder = Recorder(log, log_mb) if log else None
     if recorder:
       recorder.start(controller)
@@ -192,14 +192,6 @@ def stopped_by_fault(controller: Controller) -> bool:
   """Whether the last stop was more than the operator's wish."""
   reason = controller.machine.stop_reason
   return controller.machine.mode is Mode.DAMPING and reason != "stopped by the operator"
-
-
-def _beating(watchdog: Watchdog):
-  def beat(controller: Controller, cycle: Cycle) -> None:
-    del controller, cycle
-    watchdog.beat()
-
-  return beat
 
 
 def _remark(note: str, recorder: Recorder | None, watchdog: Watchdog | None) -> str:

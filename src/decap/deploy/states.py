@@ -84,7 +84,10 @@ class Machine:
   def _obey(self, now_s: float, requests: Requests, fault: str | None) -> None:
     for name in ("reset", "stand", "policy", "next_policy"):
       if getattr(requests, name):
-        refusal = getattr(self, f"_{name}")(now_s, fault)
+        if self.mode is Mode.DAMPING and name != "reset":
+          refusal = f"reset first ({self.stop_reason})"
+        else:
+          refusal = getattr(self, f"_{name}")(now_s, fault)
         if refusal:
           self.events.append(f"refused {name.replace('_', ' ')}: {refusal}")
         return
@@ -98,8 +101,6 @@ class Machine:
     return ""
 
   def _stand(self, now_s: float, fault: str | None) -> str:
-    if self.mode is Mode.DAMPING:
-      return f"reset first ({self.stop_reason})"
     if self.mode is not Mode.PASSIVE:
       return f"already in {self.mode.value}"
     if fault:
@@ -109,8 +110,6 @@ class Machine:
 
   def _policy(self, now_s: float, fault: str | None) -> str:
     del fault  # In stand, a fault has already stopped the robot.
-    if self.mode is Mode.DAMPING:
-      return f"reset first ({self.stop_reason})"
     if self.mode is not Mode.STAND:
       return "stand first" if self.mode is Mode.PASSIVE else "already driving"
     left_s = self.since_s + self.stand_s - now_s
@@ -121,8 +120,6 @@ class Machine:
 
   def _next_policy(self, now_s: float, fault: str | None) -> str:
     del fault
-    if self.mode is Mode.DAMPING:
-      return f"reset first ({self.stop_reason})"
     if self.num_policies < 2:
       return "there is only one policy"
     self.policy = (self.policy + 1) % self.num_policies

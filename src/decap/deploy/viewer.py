@@ -14,6 +14,7 @@ from decap.deploy.bundle import Bundle
 from decap.deploy.controller import Controller, Cycle
 from decap.deploy.looks import build_looks
 from decap.deploy.operator import Input
+from decap.deploy.policy import RunningPolicy
 from decap.deploy.robot_io import RobotState
 from decap.deploy.sim2sim import FADE_S, STAND_S
 from decap.deploy.simulation import SimCfg, SimulatedRobot
@@ -72,8 +73,8 @@ class Viewer:
     self._server = viser.ViserServer(host="localhost", port=port)
     self._scene = ViserMujocoScene(self._server, self._looks, num_envs=1)
     self._scene.create_scene_gui(camera_distance=3.0)
-    probe = Controller(self._robot, self._robot.motors, [bundle], operator=_Nobody())
-    self.panel = Panel(self._server, bundle, probe.policy.command_range)
+    policy = RunningPolicy(bundle, self._robot.joint_names)
+    self.panel = Panel(self._server, bundle, policy.command_range)
     self._start()
 
   def run(self, seconds: float = float("inf")) -> None:
@@ -130,9 +131,3 @@ class Viewer:
       f"{self._robot.now_s():.1f} s\n\n{machine.mode.value}{reason}\n\n"
       f"{velocity[0]:+.2f} m/s, {velocity[1]:+.2f} m/s, {velocity[2]:+.2f} rad/s"
     )
-
-
-class _Nobody:
-  def poll(self, now_s: float, state: RobotState | None) -> Input:
-    del now_s, state
-    return Input()

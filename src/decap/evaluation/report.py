@@ -7,7 +7,6 @@ import html
 import io
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,43 +19,33 @@ from decap.evaluation.results import Result, file_names
 from decap.evaluation.table_formats import to_html
 from decap.evaluation.tables import MethodResults, Table
 from decap.evaluation.trajectory import Trajectory, load_trajectory
-from decap.files import write_text
 
 CLIP_S, FRAME_S = 10.0, 0.04
 """Length of the playback, and time between its pictures."""
 
 
-@dataclass
-class ReportInput:
-  """All that a report shows."""
+def make_report(
+  methods: Sequence[MethodResults],
+  tables: Sequence[Table],
+  command: str,
+  training: Mapping[str, Path] | None = None,
+) -> str:
+  """The page as text.
 
-  methods: Sequence[MethodResults]
-  tables: Sequence[Table]
-  command: str
-  """Command line that makes the report again."""
-  training: Mapping[str, Path] = field(default_factory=dict)
-  """Run folders with training curves by label."""
-  title: str = "Smoothness of locomotion policies"
-
-
-def write_report(report: ReportInput, path: Path) -> None:
-  """Write the HTML file."""
-  write_text(path, make_report(report))
-
-
-def make_report(report: ReportInput) -> str:
-  """The page as text."""
-  first = {method.label: method.results[0] for method in report.methods}
+  Args:
+    command: Command line that makes the report again.
+    training: Run folders with training curves by label.
+  """
+  first = {method.label: method.results[0] for method in methods}
   recorded = find_trajectories(first)
   clips = {name: data for name, t in recorded.items() if (data := clip(t)) is not None}
   sections = [
-    tables_section("Results", report.tables),
+    tables_section("Results", tables),
     _section("Playback", playback_html(clips) if clips else _missing("playback")),
-    _section("Figures", _figures(first, recorded, report.training)),
-    _section("Configuration", _configuration(report)),
+    _section("Figures", _figures(first, recorded, training or {})),
+    _section("Configuration", _configuration(methods, command)),
   ]
-  names = ", ".join(method.label for method in report.methods)
-  return make_page(report.title, names, sections)
+  return make_page("Smoothness of locomotion policies", ", ".join(first), sections)
 
 
 def make_page(title: str, lead: str, sections: Sequence[str]) -> str:
@@ -165,12 +154,12 @@ def _missing(what: str) -> str:
   )
 
 
-def _configuration(report: ReportInput) -> str:
-  result = report.methods[0].results[0]
-  every = [r for method in report.methods for r in method.results]
+def _configuration(methods: Sequence[MethodResults], command: str) -> str:
+  result = methods[0].results[0]
+  every = [r for method in methods for r in method.results]
   policies = [
     (method.label, r.policy.get("seed"), r.policy.get("task"), r.policy.get("source"))
-    for method in report.methods
+    for method in methods
     for r in method.results
   ]
   engines = sorted(
@@ -178,7 +167,7 @@ def _configuration(report: ReportInput) -> str:
   )
   software = [*result.versions.items(), ("physics", "; ".join(engines))]
   parts = {
-    "Command": f"<pre>{html.escape(report.command)}</pre>",
+    "Command": f"<pre>{html.escape(command)}</pre>",
     "Policies": _plain_table(("method", "seed", "task", "source"), policies),
     "Protocol": _plain_table(("setting", "value"), [*result.protocol.items()]),
     "Limits": _plain_table(("quantity", *result.layout.groups), _limit_rows(result)),

@@ -10,15 +10,14 @@ import json
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from decap.deploy.bundle import Bundle, load_bundle
+from decap.deploy.bundle import Bundle
 from decap.deploy.measure import JOINT_METRICS, measure, speed_over_time
-from decap.deploy.parallel import in_order
+from decap.deploy.parallel import in_order, loaded
 from decap.deploy.sensors import GYROS
 from decap.deploy.sim2sim import Walk, straight, walk
 from decap.deploy.simulation import SimCfg
@@ -103,14 +102,11 @@ def measure_policy(
   }
 
 
-_bundle = lru_cache(maxsize=1)(load_bundle)
-
-
 def _walk(task: tuple[Path, Case, int, SimCfg, Walk]) -> dict[str, Any]:
   """One walk, maybe in another process; the first of a case has curves for figures."""
   folder, case, repeat, base, plan = task
   cfg = replace(base, terrain=case.terrain, payload_kg=case.payload_kg)
-  bundle = _bundle(folder)
+  bundle = loaded(folder)
   trace = walk(bundle, replace(cfg, seed=base.seed + repeat), plan)
   found = {**asdict(case), "repeat": repeat, **measure(trace, bundle)}
   if repeat == 0:

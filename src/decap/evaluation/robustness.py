@@ -13,9 +13,9 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from decap.deploy.bundle import Bundle, load_bundle
+from decap.deploy.bundle import Bundle
 from decap.deploy.measure import followed
-from decap.deploy.parallel import in_order
+from decap.deploy.parallel import in_order, loaded
 from decap.deploy.sim2sim import straight, walk
 from decap.deploy.simulation import SimCfg
 from decap.evaluation.robot_tables import Progress, describe, markdown
@@ -71,7 +71,7 @@ def sweep_policy(
 def _try(task: tuple[Path, str, float, int]) -> dict[str, Any]:
   """All repeats under one value."""
   folder, axis, value, repeats = task
-  bundle = load_bundle(folder)
+  bundle = loaded(folder)
   nominal = {name: AXES[name][0] for name in AXES}
   cfg = replace(SimCfg(), **{**nominal, axis: value})
   traces = [walk(bundle, replace(cfg, seed=seed), WALK) for seed in range(repeats)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -79,10 +80,7 @@ class Violations:
         "joint_steps": pick(above[:, columns].mean(1)),
       }
 
-    return {
-      group: {n: of(self._row(f"{n}/{group}")) for n in self.layout.joint_quantities}
-      for group in self.layout.groups
-    }
+    return self._by_group(of)
 
   def scalars(self, counted: torch.Tensor, pick: Pick) -> dict[str, Any]:
     """Means and violations of quantities of the whole robot."""
@@ -112,12 +110,7 @@ class Violations:
     counts = self._histogram.view(-1, HISTOGRAM_BINS).cpu().tolist()
     return {
       "largest": HISTOGRAM_MAX,
-      "counts": {
-        group: {
-          n: counts[self._row(f"{n}/{group}")] for n in self.layout.joint_quantities
-        }
-        for group in self.layout.groups
-      },
+      "counts": self._by_group(counts.__getitem__),
       "scalars": {name: counts[self._row(name)] for name in self.layout.scalars},
     }
 
@@ -138,6 +131,13 @@ class Violations:
     ones = mask.expand_as(bins).long()
     ones[self.bins.random :] = 0
     self._histogram.scatter_add_(0, bins.flatten(), ones.flatten())
+
+  def _by_group(self, of: Callable[[int], Any]) -> dict[str, Any]:
+    """Group → quantity → what is told of its row."""
+    return {
+      group: {n: of(self._row(f"{n}/{group}")) for n in self.layout.joint_quantities}
+      for group in self.layout.groups
+    }
 
   def _row(self, name: str) -> int:
     return self.composition.row_names.index(name)
