@@ -10,10 +10,10 @@ from torch import nn
 
 from decap.deploy.bundle import load_bundle, write_bundle
 from decap.errors import UserError
-from decap.evaluation.onnx_torch import torch_from_onnx
 from decap.evaluation.policies import (
   describe_differences,
   load_policy,
+  torch_from_onnx,
 )
 from decap.export import actor_to_onnx
 from decap.rl import checkpoint, checkpoint_files

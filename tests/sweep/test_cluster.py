@@ -14,8 +14,7 @@ from decap.errors import UserError
 from decap.sweep import cluster
 from decap.sweep.cluster import ClusterScheduler, Work
 from decap.sweep.job import train_command
-from decap.sweep.plan import make_plan, with_options
-from decap.sweep.resources import Resources
+from decap.sweep.plan import Resources, make_plan, with_options
 from tests.sweep import slurm_node
 from tests.sweep.test_job import make_folder
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor, nn
 
 from decap.errors import UserError
 
@@ -20,6 +21,22 @@ Act = Callable[[Mapping[str, torch.Tensor]], torch.Tensor]
 """From observation groups to actions [B, J]."""
 
 _PER_JOINT = ("default_joint_pos", "action_scale", "stiffness", "damping")
+
+
+_FUNCTIONS: dict[str, Callable[..., Tensor]] = {
+  "Sub": torch.sub,
+  "Add": torch.add,
+  "Div": torch.div,
+  "Mul": torch.mul,
+  "Greater": torch.gt,
+  "Elu": nn.functional.elu,
+  "Relu": torch.relu,
+  "Selu": torch.selu,
+  "Sigmoid": torch.sigmoid,
+  "Softplus": nn.functional.softplus,
+  "Tanh": torch.tanh,
+}
+"""Operators without attributes."""
 
 
 @dataclass
@@ -124,7 +141,6 @@ def _from_checkpoint(path: Path, source: str, device: str) -> Policy:
 
 def _from_bundle(path: Path, source: str, device: str) -> Policy:
   from decap.deploy.bundle import ONNX_FILE, load_bundle
-  from decap.evaluation.onnx_torch import torch_from_onnx
 
   description = load_bundle(path).info
   network = torch_from_onnx((path / ONNX_FILE).read_bytes()).to(device).eval()
@@ -186,3 +202,60 @@ def _observation_differences(
       if (a is None) != (b is None) or (a is not None and not np.allclose(a, b)):
         differences.append(f"{key} of observation {mine['name']} is {a}, not {b}")
   return differences
+
+
+# Bundles. ONNX runtimes for GPUs are heavy and copy through the host; a policy is a few
+# well-known operators on an observation, which torch has, too.
+
+
+def torch_from_onnx(onnx: bytes) -> nn.Module:
+  """The network of an ONNX file: observations [N, D] → actions [N, J]."""
+  from onnx import load_model_from_string
+
+  return OnnxNetwork(load_model_from_string(onnx).graph)
+
+
+class OnnxNetwork(nn.Module):
+  """Runs a graph node by node; constants are buffers, so that it moves to a device."""
+
+  def __init__(self, graph: Any) -> None:
+    from onnx import helper, numpy_helper
+
+    super().__init__()
+    self._input, self._output = graph.input[0].name, graph.output[0].name
+    self._nodes: list[tuple[Callable[..., Tensor], list[str], str]] = []
+    for constant in graph.initializer:
+      value = torch.from_numpy(np.array(numpy_helper.to_array(constant)))
+      self.register_buffer(f"c_{constant.name}", value)
+    known = {self._input, *(c.name for c in graph.initializer)}
+    for node in graph.node:
+      attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+      missing = [name for name in node.input if name not in known]
+      if missing:
+        raise UserError(f"The ONNX policy uses '{missing[0]}' before it is computed.")
+      function = _function(node.op_type, attributes)
+      self._nodes.append((function, list(node.input), node.output[0]))
+      known.add(node.output[0])
+
+  def forward(self, obs: Tensor) -> Tensor:
+    values = {name.removeprefix("c_"): value for name, value in self.named_buffers()}
+    values[self._input] = obs
+    for function, inputs, output in self._nodes:
+      values[output] = function(*(values[name] for name in inputs))
+    return values[self._output]
+
+
+def _function(operator: str, attributes: dict[str, Any]) -> Callable[..., Tensor]:
+  if operator in _FUNCTIONS and not attributes:
+    return _FUNCTIONS[operator]
+  if operator == "Gemm" and set(attributes) <= {"transB"}:
+    turned = attributes.get("transB", 0)
+    return lambda x, weight, bias: x @ (weight.T if turned else weight) + bias
+  if operator == "Gather" and attributes.get("axis") == 1:
+    return lambda x, columns: x.index_select(1, columns)
+  if operator == "ReduceL2" and attributes.get("axes") == [1]:
+    return lambda x: x.norm(dim=1, keepdim=True)
+  if operator == "Cast":
+    return lambda x: x.float()
+  known = ", ".join((*_FUNCTIONS, "Gemm", "Gather", "ReduceL2", "Cast"))
+  raise UserError(f"The ONNX policy has the operator {operator} (known: {known}).")

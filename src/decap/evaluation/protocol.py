@@ -165,8 +165,8 @@ QUICK = Protocol(rollouts=4, envs=16, steps=300, per_command=16)
 """A look in a minute on a CPU."""
 
 
-def protocol_differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
-  """Fields that differ between two protocols, as `name: value against value`.
+def differing(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
+  """What differs between two protocols, or limits, as `name: value against value`.
 
   Robots per command change no other number, and older files have none.
   """

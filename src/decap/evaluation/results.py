@@ -10,7 +10,7 @@ from typing import Any
 
 from decap.errors import UserError
 from decap.evaluation.layout import Layout, limits_by_row
-from decap.evaluation.protocol import protocol_differences
+from decap.evaluation.protocol import differing
 from decap.files import write_text
 
 METRICS_FORMAT = "decap-metrics"
@@ -139,7 +139,7 @@ def find_result(source: str | Path, label: str = "") -> Result:
 def check_comparable(results: Sequence[Result]) -> None:
   """Refuse results of different protocols, joints, groups or limits."""
   for other in results[1:]:
-    differences = protocol_differences(results[0].protocol, other.protocol)
+    differences = differing(results[0].protocol, other.protocol)
     differences += _layout_differences(results[0].layout, other.layout)
     if differences:
       raise UserError(
@@ -163,12 +163,6 @@ def _layout_differences(a: Layout, b: Layout) -> list[str]:
   elif a.groups != b.groups:
     differences.append("body groups")
   ours, theirs = limits_by_row(a.limits), limits_by_row(b.limits)
-  differences += [
-    f"limit of {row}: {ours.get(row)} against {theirs.get(row)}"
-    for row in sorted({**ours, **theirs})
-    if ours.get(row) != theirs.get(row)
-  ]
-  for name in ("control_dt", "physics_dt"):
-    if getattr(a, name) != getattr(b, name):
-      differences.append(f"{name}: {getattr(a, name)} against {getattr(b, name)}")
-  return differences
+  differences += [f"limit of {text}" for text in sorted(differing(ours, theirs))]
+  steps = [{n: getattr(x, n) for n in ("control_dt", "physics_dt")} for x in (a, b)]
+  return differences + differing(*steps)

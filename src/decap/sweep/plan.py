@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,6 @@ from decap.errors import UserError
 from decap.methods import check_options, get_method
 from decap.runs import RunSpec, read_limits, start_of
 from decap.sweep import values
-from decap.sweep.resources import Resources, read_resources
 from decap.tasks import ITERATIONS, get_task
 
 if TYPE_CHECKING:
@@ -36,8 +36,65 @@ SWEEP_KEYS = (
 )
 """Keys about the sweep as a whole, at the top only."""
 
+CLUSTER_TEXTS = ("partition", "account", "qos", "constraint", "gpu")
+CLUSTER_KEYS = (
+  *CLUSTER_TEXTS,
+  *("gpus", "cpus", "memory", "time", "grace", "parallel", "setup", "options"),
+)
+"""Keys of the section `cluster`."""
+
 STEPS_PER_ITERATION = 24
 """Steps of each environment per iteration, unless overridden."""
+
+
+@dataclass(frozen=True)
+class Resources:
+  """A job's share of the cluster."""
+
+  partition: str | None = None
+  account: str | None = None
+  qos: str | None = None
+  constraint: str | None = None
+  gpu: str | None = None
+  """Type of GPU, as the cluster calls it; None takes any."""
+  gpus: int = 1
+  """GPUs of each run, which trains on all of them."""
+  cpus: int = 4
+  memory_gb: float | None = None
+  """None leaves it to the cluster."""
+  time_s: float = 4 * 3600.0
+  """Longest time of a job; then it saves, goes back into the queue, and goes on."""
+  grace_s: float = 120.0
+  """How long before that it is told: an iteration and a checkpoint must fit."""
+  parallel: int | None = None
+  """Jobs at a time; None is all."""
+  setup: tuple[str, ...] = ()
+  """Shell commands before each job, such as ``module load cuda``."""
+  options: dict[str, Any] = field(default_factory=dict)
+  """Further options of sbatch."""
+
+  def submitit(self, device: str, parallel: int) -> dict[str, Any]:
+    """Parameters of submitit's SLURM executor, for so many jobs at a time."""
+    parameters: dict[str, Any] = {
+      "job_name": "decap",
+      "time": max(1, math.ceil(self.time_s / 60)),
+      "signal_delay_s": round(self.grace_s),
+      "cpus_per_task": self.cpus,
+      # Since SLURM 22.05 a step does not inherit this, and would have one core.
+      "srun_args": [f"--cpus-per-task={self.cpus}"],
+      "array_parallelism": parallel,
+      "setup": list(self.setup) or None,
+      "additional_parameters": dict(self.options) or None,
+      "mem": f"{self.memory_gb:g}G" if self.memory_gb else None,
+      "partition": self.partition,
+      "account": self.account,
+      "qos": self.qos,
+      "constraint": self.constraint,
+    }
+    if device != "cpu":
+      kind = f"gpu:{self.gpu}" if self.gpu else "gpu"
+      parameters["gres"] = f"{kind}:{self.gpus}"
+    return {name: value for name, value in parameters.items() if value is not None}
 
 
 @dataclass(frozen=True)
@@ -147,7 +204,7 @@ def make_plan(data: Any, base: Path = Path()) -> Plan:
     time_limit_s=values.parse_duration(data.get("time-limit")),
     run_time_limit_s=values.parse_duration(data.get("run-time-limit")),
     steps_per_s=values.positive(data, "steps-per-s") if "steps-per-s" in data else None,
-    resources=read_resources(values.mapping(data, "cluster")),
+    resources=_resources(values.mapping(data, "cluster")),
   )
 
 
@@ -244,6 +301,27 @@ def _seeds(block: dict[str, Any]) -> list[int]:
         f"a seed must be a whole number from 0 on and below 2^32, not {seed!r}."
       )
   return seeds
+
+
+def _resources(data: Mapping[str, Any]) -> Resources:
+  """Check the section; what is left out has a default."""
+  values.check_keys(data, CLUSTER_KEYS)
+  found: dict[str, Any] = {
+    name: str(data[name]) for name in CLUSTER_TEXTS if name in data
+  }
+  for key in ("gpus", "cpus", "parallel"):
+    if key in data:
+      found[key] = values.whole(data, key, 1)
+  if "memory" in data:
+    found["memory_gb"] = values.positive(data, "memory")
+  for key in ("time", "grace"):
+    if key in data:
+      found[f"{key}_s"] = values.parse_duration(data[key])
+  if "setup" in data:
+    found["setup"] = tuple(str(line) for line in values.as_list(data["setup"]))
+  if "options" in data:
+    found["options"] = values.mapping(data, "options")
+  return Resources(**found)
 
 
 def _evaluation(value: Any) -> tuple[str, ...] | None:

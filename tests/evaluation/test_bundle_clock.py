@@ -5,7 +5,7 @@ import onnxruntime
 import pytest
 import torch
 
-from decap.evaluation.onnx_torch import torch_from_onnx
+from decap.evaluation.policies import torch_from_onnx
 from decap.export import actor_to_onnx
 
 from .test_policies import SIZES, weights
