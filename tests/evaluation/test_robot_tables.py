@@ -79,7 +79,7 @@ def test_files_come_back_as_written_and_others_are_refused(tmp_path):
 
 def test_margin_reaches_as_far_as_every_walk_survives():
   def rows(*survived: int) -> list[dict]:
-    values = robustness.AXES["ground_friction"][1]
+    values = robustness.AXES["ground_friction"].tried
     return [{"value": v, "survived": s} for v, s in zip(values, survived, strict=True)]
 
   def margin(*survived: int):

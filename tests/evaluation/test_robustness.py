@@ -9,8 +9,8 @@ from tests.deploy.robots import POLICY
 @pytest.fixture
 def quick(monkeypatch):
   axes = {
-    "motor_strength": (1.0, (0.1, 1.0)),
-    "noise": (1.0, (1.0, 2.0)),
+    "motor_strength": robustness.Axis("strength", 1.0, (0.1, 1.0)),
+    "noise": robustness.Axis("noise", 1.0, (1.0, 2.0)),
   }
   monkeypatch.setattr(robustness, "AXES", axes)
   monkeypatch.setattr(robustness, "WALK", straight(0.5, 0.5))

@@ -226,8 +226,8 @@ def make_play(
   num_envs: int = 1,
 ) -> tuple[Any, Act]:
   """The play variant of a policy's environment, and the policy."""
-  from decap.cli.training import make_env
   from decap.deploy.looks import add_sky
+  from decap.evaluation.environment import make_env
   from decap.evaluation.policies import load_policy
   from decap.evaluation.rollout import describe_env
 

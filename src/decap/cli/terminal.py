@@ -23,21 +23,14 @@ def evaluate_with_bar(
   title: str, policy: Policy, protocol: Protocol, **options: Any
 ) -> Evaluation:
   """Evaluate a policy, under a bar that shows how far it is."""
-  from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-  )
+  from rich.progress import MofNCompleteColumn, Progress, TimeElapsedColumn
 
   from decap.evaluation.rollout import evaluate
   from decap.sim.backend import hush_warp
 
   hush_warp()
-  columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-  with Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn()) as progress:
+  columns = (*Progress.get_default_columns(), MofNCompleteColumn(), TimeElapsedColumn())
+  with Progress(*columns) as progress:
     task = progress.add_task(title, total=protocol.steps)
     show = partial(progress.update, task)
     return evaluate(policy, protocol, on_step=lambda n: show(completed=n), **options)

@@ -74,8 +74,13 @@ def train(
     options: dict[str, Any] = {"on_iteration": on_iteration, "use_graphs": use_graphs}
     if writes:
       options["make_probe"] = _probe(spec, env_cfg, device, backend)
+    from mjlab.utils.torch import configure_torch_backends
+
+    from decap.evaluation.environment import make_env
+
+    configure_torch_backends()
     with contextlib.nullcontext() if verbose else quiet_libraries():
-      env = make_env(env_cfg, device, backend)
+      env = make_env(env_cfg, device, backend, verbose=True)
     runner = _make_runner(env, agent_cfg, folder if writes else None, spec, **options)
     if resume:
       runner.resume(resume)
@@ -195,33 +200,6 @@ def _no_empty_folder(folder: Path) -> Iterator[None]:
     if not checkpoint_files.list_checkpoints(folder):
       shutil.rmtree(folder, ignore_errors=True)
     raise
-
-
-def make_env(
-  env_cfg: ConstrainedEnvCfg,
-  device: str,
-  backend: str = "auto",
-  render_mode: str | None = None,
-) -> ConstrainedEnv:
-  """Build the environment, with its config errors as sentences."""
-  import torch
-  from mjlab.utils.torch import configure_torch_backends
-
-  from decap.envs.constrained_env import ConstrainedEnv
-
-  configure_torch_backends()
-  if device == "cpu":
-    # The engine has its own threads; torch's would only fight with them, and a fixed
-    # number keeps results independent of the machine.
-    torch.set_num_threads(1)
-  env_cfg.backend = backend  # ty: ignore[invalid-assignment]
-  try:
-    return ConstrainedEnv(env_cfg, device, render_mode)
-  except ValueError as error:
-    raise UserError(f"The environment cannot be built: {error}") from error
-  except KeyError as error:  # mjlab's, of a name that its scene or managers lack.
-    name = str(error.args[0]).split(" Available:")[0].rstrip(".")
-    raise UserError(f"The environment cannot be built: {name}.") from error
 
 
 def _say_next(folder: Path, finished: bool, runner: Runner) -> None:

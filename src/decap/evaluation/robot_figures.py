@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from decap.evaluation.figure_style import panels, style
 from decap.evaluation.robot_tables import PAYLOAD_KG, TERRAINS, Results, chosen
-from decap.evaluation.robustness import AXES, LABELS
+from decap.evaluation.robustness import AXES
 
 SMOOTH_S = 0.2
 """Curves over time are root mean squares over this window."""
@@ -58,8 +58,8 @@ def survival(sweeps: Sequence[dict[str, Any]]) -> Figure:
         axes[0][column].plot(values, survived, **looks)
         axes[1][column].plot(values, [row["followed"] for row in rows], **looks)
       for axis in (axes[0][column], axes[1][column]):
-        axis.axvline(AXES[name][0], color="#bbbbbb", linewidth=0.8, zorder=0)
-      axes[1][column].set_xlabel(LABELS[name])
+        axis.axvline(AXES[name].nominal, color="#bbbbbb", linewidth=0.8, zorder=0)
+      axes[1][column].set_xlabel(AXES[name].label)
     axes[0][0].set_ylabel("walks survived")
     axes[1][0].set_ylabel("command followed")
     axes[0][0].legend(loc="lower left")

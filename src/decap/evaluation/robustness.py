@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from decap.deploy.bundle import Bundle
 from decap.deploy.measure import followed
@@ -23,22 +23,23 @@ from decap.evaluation.robot_tables import Progress, describe, markdown
 FORMAT = "decap-sim2sim-sweep"
 WALK = straight(0.5, 8.0)
 
-AXES: dict[str, tuple[float, tuple[float, ...]]] = {
-  "delay_s": (0.005, (0.0, 0.005, 0.01, 0.015, 0.02)),
-  "payload_kg": (0.0, (0.0, 1.2, 2.4, 4.0, 6.0)),
-  "ground_friction": (0.6, (0.15, 0.3, 0.45, 0.6, 0.9)),
-  "motor_strength": (1.0, (0.4, 0.55, 0.7, 0.85, 1.0, 1.2)),
-  "noise": (1.0, (0.0, 1.0, 2.0, 4.0, 8.0)),
-}
-"""Property of `SimCfg` → its nominal value, and all that are tried."""
 
-LABELS = {
-  "delay_s": "actuation delay, s",
-  "payload_kg": "payload, kg",
-  "ground_friction": "ground friction",
-  "motor_strength": "motor strength",
-  "noise": "sensor noise",
+class Axis(NamedTuple):
+  """A property: what figures call it, its nominal value, and all that are tried."""
+
+  label: str
+  nominal: float
+  tried: tuple[float, ...]
+
+
+AXES = {
+  "delay_s": Axis("actuation delay, s", 0.005, (0.0, 0.005, 0.01, 0.015, 0.02)),
+  "payload_kg": Axis("payload, kg", 0.0, (0.0, 1.2, 2.4, 4.0, 6.0)),
+  "ground_friction": Axis("ground friction", 0.6, (0.15, 0.3, 0.45, 0.6, 0.9)),
+  "motor_strength": Axis("motor strength", 1.0, (0.4, 0.55, 0.7, 0.85, 1.0, 1.2)),
+  "noise": Axis("sensor noise", 1.0, (0.0, 1.0, 2.0, 4.0, 8.0)),
 }
+"""By the name of the property in `SimCfg`."""
 
 
 def sweep_policy(
@@ -50,7 +51,7 @@ def sweep_policy(
 ) -> dict[str, Any]:
   """Walk on flat ground under every value; returns what its file holds."""
   todo = [
-    (bundle.folder, axis, value, repeats) for axis in axes for value in AXES[axis][1]
+    (bundle.folder, axis, value, repeats) for axis in axes for value in AXES[axis].tried
   ]
   found: dict[str, list[dict[str, Any]]] = {axis: [] for axis in axes}
   for (_, axis, value, _), row in zip(todo, in_order(_try, todo, jobs), strict=True):
@@ -72,7 +73,7 @@ def _try(task: tuple[Path, str, float, int]) -> dict[str, Any]:
   """All repeats under one value."""
   folder, axis, value, repeats = task
   bundle = loaded(folder)
-  nominal = {name: AXES[name][0] for name in AXES}
+  nominal = {name: axis.nominal for name, axis in AXES.items()}
   cfg = replace(SimCfg(), **{**nominal, axis: value})
   traces = [walk(bundle, replace(cfg, seed=seed), WALK) for seed in range(repeats)]
   ended = [trace for trace in traces if trace.fell or trace.stop_reason]
@@ -94,7 +95,7 @@ def margin(
   """
   survived = {row["value"]: row["survived"] == repeats for row in rows}
   values = sorted(survived)
-  nominal = values.index(AXES[axis][0])
+  nominal = values.index(AXES[axis].nominal)
   down = list(takewhile(survived.get, values[nominal::-1]))
   up = list(takewhile(survived.get, values[nominal:]))
   return [down[-1], up[-1]] if up else None
@@ -110,14 +111,14 @@ def margin_table(sweeps: Sequence[dict[str, Any]]) -> list[str]:
     ]
     for sweep in sweeps
   ]
-  lines = markdown(["policy", *(LABELS[axis] for axis in axes)], rows)
+  lines = markdown(["policy", *(AXES[axis].label for axis in axes)], rows)
   return [*lines, "", "≤ and ≥: the end of what was tried; it may go further."]
 
 
 def _cell(axis: str, bounds: list[float] | None) -> str:
   if bounds is None:
     return "none"
-  tried = AXES[axis][1]
+  tried = AXES[axis].tried
   low = f"{'≤ ' if bounds[0] == min(tried) else ''}{bounds[0]:g}"
   high = f"{'≥ ' if bounds[1] == max(tried) else ''}{bounds[1]:g}"
   return f"{low} … {high}"

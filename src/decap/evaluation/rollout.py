@@ -93,9 +93,6 @@ def evaluate(
       f"trajectory must be between 0 and {protocol.envs} environments per rollout, "
       f"not {trajectory}."
     )
-  if device == "cpu":
-    # The engine has its own threads; a fixed number keeps sums identical everywhere.
-    torch.set_num_threads(1)
   policy = load_policy(source, device) if isinstance(source, str) else source
   cfg = evaluation_cfg(protocol, limits, policy.blind)
   env = make_env(cfg, device, backend)
