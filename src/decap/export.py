@@ -18,7 +18,7 @@ import torch
 
 from decap.deploy import unitree_format
 from decap.deploy.bundle import write_bundle
-from decap.deploy.mjlab_format import with_metadata
+from decap.deploy.mjlab_format import metadata
 from decap.errors import UserError
 from decap.provenance import versions
 from decap.rl.checkpoint_files import WEIGHTS_FILE
@@ -87,6 +87,15 @@ def export_checkpoint(
     kept = ("actor_state_dict", "critic_state_dict", "iter", "policy", "run")
     checkpoints.save(folder / WEIGHTS_FILE, {k: state[k] for k in kept if k in state})
   return info
+
+
+def with_metadata(onnx: bytes, info: dict[str, Any]) -> bytes:
+  """The ONNX model with mjlab's properties in it."""
+  from onnx import helper, load_from_string
+
+  model = load_from_string(onnx)
+  helper.set_model_props(model, metadata(info))
+  return model.SerializeToString()
 
 
 def actor_to_onnx(

@@ -8,11 +8,12 @@ import onnxruntime
 import pytest
 
 from decap.deploy.bundle import load_bundle, write_bundle
-from decap.deploy.mjlab_format import metadata, with_metadata
+from decap.deploy.mjlab_format import metadata
 from decap.deploy.observation import Inputs, ObservationBuilder
 from decap.deploy.policy import RunningPolicy
 from decap.deploy.unitree_format import deploy_yaml, is_expressible
 from decap.errors import UserError
+from decap.export import with_metadata
 from decap.robots.g1_motors import g1_motors
 
 from .readers import MjlabMetadata, RlLab

@@ -5,18 +5,20 @@ import numpy as np
 import pytest
 from mjlab.entity import Entity
 
-from decap.robots import export_models
+from decap.deploy.simulation import MODELS
 from decap.robots.g1 import g1
 from decap.robots.g1_motors import g1_motors
 
+from . import export_models
+
 
 def shipped(dof: int) -> mujoco.MjModel:
-  return mujoco.MjModel.from_xml_path(str(export_models.FOLDER / f"g1_{dof}dof.xml"))
+  return mujoco.MjModel.from_xml_path(str(MODELS / f"g1_{dof}dof.xml"))
 
 
 @pytest.mark.parametrize("dof", [29, 23])
 def test_shipped_model_is_what_the_export_writes(dof: int):
-  text = (export_models.FOLDER / f"g1_{dof}dof.xml").read_text()
+  text = (MODELS / f"g1_{dof}dof.xml").read_text()
   assert text == export_models.export(dof)
 
 

@@ -25,7 +25,7 @@ from decap.deploy.controller import Controller, Cycle
 from decap.deploy.messages import BadMessage, Codec
 from decap.deploy.operator import Script
 from decap.deploy.recorder import Recorder, read_events
-from decap.deploy.robot_io import COMMAND_DT_S, RobotCommand, RobotState
+from decap.deploy.robot_io import COMMAND_DT_S, Robot, RobotCommand, RobotState
 from decap.deploy.simulation import SimCfg, SimulatedRobot
 from decap.deploy.states import Mode
 from decap.deploy.stops import MEASURED
@@ -52,18 +52,30 @@ class FaultPlan:
   """When it happens, in simulated time."""
 
 
-class FaultyRobot:
+class Damping:
+  """When commands became damping, and whether they stayed so."""
+
+  first_s: float | None = None
+  undamped_after = 0
+  """Commands with stiffness after the first damping."""
+
+  def see(self, command: RobotCommand, now_s: float) -> None:
+    damped = not command.kp.any()
+    if damped and self.first_s is None:
+      self.first_s = now_s
+    self.undamped_after += self.first_s is not None and not damped
+
+
+class FaultyRobot(Robot):
   """A simulated robot behind messages, on which a fault can be played."""
 
   def __init__(self, robot: SimulatedRobot, plan: FaultPlan):
     self.robot = robot
     self.joint_names = robot.joint_names
     self.plan = plan
-    self.first_damping_s: float | None = None
-    self.undamped_after = 0
-    """Commands with stiffness after the first damping of the fault."""
+    self.damping = Damping()
     self._codec = Codec(robot.motors)
-    self._spoil = _SPOILERS.get(plan.kind, _pass)
+    self._spoil = _SPOILERS.get(plan.kind, lambda robot, state, message: message)
     self._rejected = self._foreign = 0
     self.held: bytes | None = None
     self.count = 0
@@ -71,7 +83,7 @@ class FaultyRobot:
 
   @property
   def faulty(self) -> bool:
-    return self.robot.now_s() >= self.plan.start_s - 1e-9
+    return self.now_s() >= self.plan.start_s - 1e-9
 
   def read(self) -> RobotState | None:
     state = self.robot.read()
@@ -93,10 +105,7 @@ class FaultyRobot:
 
   def write(self, command: RobotCommand) -> None:
     if self.faulty:
-      damped = not command.kp.any()
-      if damped and self.first_damping_s is None:
-        self.first_damping_s = self.robot.now_s()
-      self.undamped_after += self.first_damping_s is not None and not damped
+      self.damping.see(command, self.now_s())
     message = self._codec.encode_command(command, self.robot.motors.mode_machines[1])
     self.robot.write(self._codec.decode_command(message)[0])
 
@@ -114,22 +123,11 @@ class FaultyRobot:
       self._foreign += 1
     return self._foreign
 
-  def close(self) -> None:
-    self.robot.close()
-
   def encode(self, state: RobotState) -> bytes:
     return self._codec.encode_state(state)
 
 
 Spoiler = Callable[[FaultyRobot, RobotState, bytes], bytes | None]
-
-
-def _pass(robot: FaultyRobot, state: RobotState, message: bytes) -> bytes:
-  return message
-
-
-def _dropped(robot: FaultyRobot, state: RobotState, message: bytes) -> bytes | None:
-  return None if robot.count == 0 else message
 
 
 def _late(robot: FaultyRobot, state: RobotState, message: bytes) -> bytes | None:
@@ -138,20 +136,12 @@ def _late(robot: FaultyRobot, state: RobotState, message: bytes) -> bytes | None
   return None if robot.count < cycles else message
 
 
-def _duplicated(robot: FaultyRobot, state: RobotState, message: bytes) -> bytes | None:
-  return robot.held if robot.count == 0 else message
-
-
 def _reordered(robot: FaultyRobot, state: RobotState, message: bytes) -> bytes | None:
   """A state overtakes the one before it."""
   if robot.count == 0:
     robot.held = message
     return None
   return robot.held if robot.count == 2 else message
-
-
-def _lost(robot: FaultyRobot, state: RobotState, message: bytes) -> None:
-  return None
 
 
 def _frozen(robot: FaultyRobot, state: RobotState, message: bytes) -> bytes | None:
@@ -181,11 +171,13 @@ def _nan(robot: FaultyRobot, state: RobotState, message: bytes) -> bytes:
 
 
 _SPOILERS: dict[str, Spoiler] = {
-  "dropped state": _dropped,
+  "dropped state": lambda robot, state, message: message if robot.count else None,
   "late state": _late,
-  "duplicated state": _duplicated,
+  "duplicated state": lambda robot, state, message: (
+    message if robot.count else robot.held
+  ),
   "reordered state": _reordered,
-  "sustained loss": _lost,
+  "sustained loss": lambda robot, state, message: None,
   "frozen or corrupted states": _frozen,
   "NaN in a field": _nan,
 }
@@ -248,13 +240,6 @@ def _wall_clock(
     setattr(time, "time", real)  # noqa: B010
 
 
-@contextlib.contextmanager
-def _nothing(
-  plan: FaultPlan, now_s: Callable[[], float]
-) -> Iterator[Callable[[], None]]:
-  yield lambda: None
-
-
 TOLERATED = {
   "dropped state": "missing",
   "late state": "missing",
@@ -303,7 +288,8 @@ def play(kind: str, seed: int, bundle: Bundle) -> Outcome:
   sim = SimulatedRobot(len(bundle.joint_names), SimCfg(seed=seed))
   robot = FaultyRobot(sim, plan)
   policy = garbage(bundle, plan) if kind == "garbage from the policy" else bundle
-  world = {"full disk": _full_disk, "wall clock jump": _wall_clock}.get(kind, _nothing)
+  worlds = {"full disk": _full_disk, "wall clock jump": _wall_clock}
+  world = worlds.get(kind, lambda *_: contextlib.nullcontext(lambda: None))
   with tempfile.TemporaryDirectory(prefix="decap-faults-") as folder:
     log = Path(folder) / "flight"
     script = Script(f"0 stand\n{STAND_S} policy\n{RELEASE_S} {COMMAND}")
@@ -323,7 +309,11 @@ def play(kind: str, seed: int, bundle: Bundle) -> Outcome:
     events = [] if recorder.problem else read_events(log)
   if kind in TOLERATED:
     return _judge_tolerated(plan, controller, recorder, events, sim)
-  return _judge_stop(plan, robot, controller, events)
+  reason = controller.machine.stop_reason
+  expected = any(sentence in reason for sentence in STOPPED[kind])
+  logged = any(e["event"] == f"stop: {reason}" for e in events)
+  latched = controller.machine.mode is Mode.DAMPING
+  return judge_stop(plan, robot.damping, reason, expected and logged and latched)
 
 
 def _judge_tolerated(
@@ -348,15 +338,13 @@ def _judge_tolerated(
   return outcome(True, f"{counted} {events[-1][counted]}" if counted else "walks on")
 
 
-def _judge_stop(
-  plan: FaultPlan, robot: FaultyRobot, controller: Controller, events: list[dict]
+def judge_stop(
+  plan: FaultPlan, damping: Damping, reason: str, told_and_latched: bool
 ) -> Outcome:
-  if robot.first_damping_s is None:
+  """A stop passes in time, for the right reason, and for good."""
+  if damping.first_s is None:
     return Outcome(plan.kind, plan.seed, False, "was never damped")
-  reaction_s = robot.first_damping_s - plan.start_s
-  reason = controller.machine.stop_reason
-  logged = any(e["event"] == f"stop: {reason}" for e in events)
-  expected = any(sentence in reason for sentence in STOPPED[plan.kind])
-  latched = controller.machine.mode is Mode.DAMPING and not robot.undamped_after
-  passed = reaction_s <= DAMPING_S and logged and expected and latched
+  reaction_s = damping.first_s - plan.start_s
+  stayed = told_and_latched and not damping.undamped_after
+  passed = reaction_s <= DAMPING_S and stayed
   return Outcome(plan.kind, plan.seed, passed, reason, reaction_s)

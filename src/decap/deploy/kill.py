@@ -17,11 +17,11 @@ from decap.deploy.bundle import Bundle
 from decap.deploy.faults import (
   AFTER_S,
   COMMAND,
-  DAMPING_S,
   STOPPED,
   WALK_S,
-  FaultPlan,
+  Damping,
   Outcome,
+  judge_stop,
   make_plan,
 )
 from decap.deploy.recorder import read_events
@@ -34,24 +34,20 @@ KIND = "killed controller"
 _RELEASE_S = STAND_S + 0.6
 
 
-class Observed:
+class Observed(Damping):
   """What the robot's side sees of the commands."""
 
   def __init__(self, sim: SimulatedRobot):
     self.sim = sim
-    self.driven = False
-    self.killed = False
-    self.damped_s: float | None = None
-    self.undamped_after = 0
+    self.driven = self.killed = False
 
   def __call__(self, command: RobotCommand) -> None:
     stiff = bool(command.kp.any())
     self.driven |= stiff
     if self.sim.held and stiff and self.sim.now_s() >= _RELEASE_S:
       self.sim.release()
-    if self.killed and not stiff and self.damped_s is None:
-      self.damped_s = self.sim.now_s()
-    self.undamped_after += self.damped_s is not None and stiff
+    if self.killed:
+      self.see(command, self.sim.now_s())
 
 
 def play_kill(seed: int, bundle: Bundle, domain: int) -> Outcome:
@@ -83,7 +79,10 @@ def play_kill(seed: int, bundle: Bundle, domain: int) -> Outcome:
       process.wait()
       port.close()
     events = [event["event"] for event in read_events(log)]
-  return _judge(plan, seen, events)
+  if not seen.driven:
+    return Outcome(KIND, seed, False, "was never driven")
+  reason = next((e for e in events if STOPPED[KIND][0] in e), "")
+  return judge_stop(plan, seen, reason or "no reason in the log", bool(reason))
 
 
 def _start(bundle: Bundle, folder: Path, log: Path, domain: int) -> subprocess.Popen:
@@ -113,13 +112,3 @@ def _go_on(
       sim.write(received[0])
     sim.sleep_until(sim.now_s() + COMMAND_DT_S)
     time.sleep(max(0.0, sim.now_s() + offset_s - time.monotonic()))
-
-
-def _judge(plan: FaultPlan, seen: Observed, events: list[str]) -> Outcome:
-  if not seen.driven or seen.damped_s is None:
-    detail = "was never damped" if seen.driven else "was never driven"
-    return Outcome(plan.kind, plan.seed, False, detail)
-  reaction_s = seen.damped_s - plan.start_s
-  reason = next((e for e in events if STOPPED[KIND][0] in e), "no reason in the log")
-  passed = reaction_s <= DAMPING_S and "death" in reason and not seen.undamped_after
-  return Outcome(plan.kind, plan.seed, passed, reason, reaction_s)

@@ -84,6 +84,14 @@ TYPE_NAMES = {
   "state": "unitree_hg::msg::dds_::LowState_",
 }
 
+# Our fields → those of the messages.
+_OF_COMMANDS = {"q_target": "q", "dq_target": "dq", "tau_ff": "tau"}
+_OF_COMMANDS |= {"kp": "kp", "kd": "kd"}
+_OF_MOTORS = {"q": "q", "dq": "dq", "ddq": "ddq", "tau_est": "tau_est"}
+_OF_MOTORS |= {"voltage": "vol"}
+_OF_IMU = {"quat": "quaternion", "gyro": "gyroscope", "acc": "accelerometer"}
+_OF_IMU |= {"rpy": "rpy"}
+
 _REVERSED = bytes(int(f"{i:08b}"[::-1], 2) for i in range(256))
 
 
@@ -131,21 +139,16 @@ class Codec:
     message["mode_machine"] = mode_machine
     cmd, slots = message["motor_cmd"], list(self.motors.slots)
     cmd["mode"][slots] = command.mode
-    cmd["q"][slots] = command.q_target
-    cmd["dq"][slots] = command.dq_target
-    cmd["tau"][slots] = command.tau_ff
-    cmd["kp"][slots] = command.kp
-    cmd["kd"][slots] = command.kd
+    for name, theirs in _OF_COMMANDS.items():
+      cmd[theirs][slots] = getattr(command, name)
     return seal(message)
 
   def decode_command(self, data: bytes) -> tuple[RobotCommand, int]:
     """Command and mode_machine of a command message."""
     message = unseal(data, LOW_CMD)
     cmd = message["motor_cmd"][list(self.motors.slots)]
-    q, dq, tau, kp, kd = (
-      cmd[name].astype(np.float64) for name in ("q", "dq", "tau", "kp", "kd")
-    )
-    command = RobotCommand(q, kp, kd, dq, tau, mode=int(cmd["mode"].min()))
+    values = {name: cmd[k].astype(np.float64) for name, k in _OF_COMMANDS.items()}
+    command = RobotCommand(**values, mode=int(cmd["mode"].min()))
     return command, int(message["mode_machine"])
 
   def encode_state(self, state: RobotState) -> bytes:
@@ -154,17 +157,12 @@ class Codec:
     message["mode_machine"] = state.mode_machine
     message["tick"] = state.tick % 2**32
     imu, motor = message["imu_state"], message["motor_state"]
-    imu["quaternion"] = state.quat
-    imu["gyroscope"] = state.gyro
-    imu["accelerometer"] = state.acc
-    imu["rpy"] = state.rpy
     slots = list(self.motors.slots)
     motor["mode"][slots] = 1
-    motor["q"][slots] = state.q
-    motor["dq"][slots] = state.dq
-    motor["ddq"][slots] = state.ddq
-    motor["tau_est"][slots] = state.tau_est
-    motor["vol"][slots] = state.voltage
+    for name, theirs in _OF_IMU.items():
+      imu[theirs] = getattr(state, name)
+    for name, theirs in _OF_MOTORS.items():
+      motor[theirs][slots] = getattr(state, name)
     motor["temperature"][slots] = np.asarray(state.temperature)[:, None]
     message["wireless_remote"] = np.frombuffer(state.remote, np.uint8)
     return seal(message)
@@ -175,18 +173,11 @@ class Codec:
     motor = message["motor_state"][list(self.motors.slots)]
     imu = message["imu_state"]
     return RobotState(
-      q=motor["q"].astype(np.float64),
-      dq=motor["dq"].astype(np.float64),
-      tau_est=motor["tau_est"].astype(np.float64),
-      quat=imu["quaternion"].astype(np.float64),
-      gyro=imu["gyroscope"].astype(np.float64),
-      acc=imu["accelerometer"].astype(np.float64),
+      **{name: motor[k].astype(np.float64) for name, k in _OF_MOTORS.items()},
+      **{name: imu[k].astype(np.float64) for name, k in _OF_IMU.items()},
       temperature=motor["temperature"].max(axis=1).astype(np.float64),
       mode_machine=int(message["mode_machine"]),
       tick=int(message["tick"]),
       stamp_s=stamp_s,
       remote=message["wireless_remote"].tobytes(),
-      ddq=motor["ddq"].astype(np.float64),
-      voltage=motor["vol"].astype(np.float64),
-      rpy=imu["rpy"].astype(np.float64),
     )

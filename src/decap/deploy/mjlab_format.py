@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-_METADATA_FIELD = 14  # ModelProto.metadata_props
-
 
 def metadata(info: dict[str, Any]) -> dict[str, str]:
   """mjlab's properties of a policy, from the description in its bundle."""
@@ -46,15 +44,6 @@ def metadata(info: dict[str, Any]) -> dict[str, str]:
   return found
 
 
-def with_metadata(onnx: bytes, info: dict[str, Any]) -> bytes:
-  """The ONNX model with mjlab's properties in it.
-
-  A serialised message is a row of fields, and repeated fields may stand anywhere in it,
-  so properties are appended as they are: no ONNX package is needed.
-  """
-  return onnx + b"".join(_entry(k, v) for k, v in metadata(info).items())
-
-
 def differences(info: dict[str, Any], properties: dict[str, str]) -> list[str]:
   """Properties of a model that its bundle's description contradicts.
 
@@ -64,25 +53,6 @@ def differences(info: dict[str, Any], properties: dict[str, str]) -> list[str]:
   if "joint_stiffness" not in properties:
     return []
   return [k for k, v in metadata(info).items() if properties.get(k) != v]
-
-
-def _entry(key: str, value: str) -> bytes:
-  parts = b"".join(_tag(field, text.encode()) for field, text in ((1, key), (2, value)))
-  return _tag(_METADATA_FIELD, parts)
-
-
-def _tag(field: int, data: bytes) -> bytes:
-  """One length-delimited field of a protocol buffer."""
-  return _varint(field << 3 | 2) + _varint(len(data)) + data
-
-
-def _varint(number: int) -> bytes:
-  out = bytearray()
-  while True:
-    number, low = number >> 7, number & 0x7F
-    out.append(low | (0x80 if number else 0))
-    if not number:
-      return bytes(out)
 
 
 def _scale(values: Sequence[float]) -> float | Sequence[float]:

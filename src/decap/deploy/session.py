@@ -205,9 +205,8 @@ def _remark(note: str, recorder: Recorder | None, watchdog: Watchdog | None) -> 
 
 def _summarise(recorder: Recorder, controller: Controller) -> None:
   """Last lines of the log: what was tolerated, and how long the stages took."""
-  now_s = controller.robot.now_s()
   recorder.event(
-    now_s,
+    controller.robot.now_s(),
     "ended",
     cycles=controller.cycles,
     tolerated=vars(controller.monitor.tolerated),

@@ -81,7 +81,7 @@ class SimulatedRobot(Robot):
     q, dq, quat, gyro, acceleration = self._sensors.report(
       self._q, self._dq, self._quat, self._spin, self._acceleration
     )
-    now_s, joints = self.now_s(), len(q)
+    now_s = self.now_s()
     return RobotState(
       q=q,
       dq=dq,
@@ -93,9 +93,6 @@ class SimulatedRobot(Robot):
       mode_machine=self._mode_machine,
       tick=round(now_s * 1000),
       stamp_s=now_s,
-      ddq=np.zeros(joints),
-      voltage=np.zeros(joints),
-      rpy=np.zeros(3),
     )
 
   def write(self, command: RobotCommand) -> None:

@@ -51,9 +51,11 @@ def add_terrain(
     rise = length * math.tan(math.radians(ground.slope_deg))
     label = f"ground{index}_{kind}"
     if ground.stone_m:
-      geom = _gravel(spec, label, ground, x, z, length, seed + index)
+      heights = _stones(length, seed + index)
+      geom = _field(spec, label, x, z, length, heights, ground.stone_m)
     elif ground.softness != HARD:
-      geom = _slab(spec, label, x, z, length)
+      # Level, of two large triangles: feet sink into it without finding sides.
+      geom = _field(spec, label, x, z, length, np.zeros((2, 2)))
     else:
       geom = _board(spec, label, x, z, length, math.radians(ground.slope_deg))
     _surface(geom, ground, friction)
@@ -102,43 +104,28 @@ def _board(
   )
 
 
-def _slab(
-  spec: mujoco.MjSpec, name: str, x: float, z: float, length: float
-) -> mujoco.MjsGeom:
-  """A level field of two large triangles: feet sink into it without finding sides."""
-  return _field(spec, name, np.zeros((2, 2)), 0.0, (x, z), length)
-
-
-def _gravel(
-  spec: mujoco.MjSpec,
-  name: str,
-  ground: Ground,
-  x: float,
-  z: float,
-  length: float,
-  seed: int,
-) -> mujoco.MjsGeom:
+def _stones(length: float, seed: int) -> np.ndarray:
+  """Heights of gravel from 0 to 1."""
   shape = (round(WIDTH_M / CELL_M) + 1, round(length / CELL_M) + 1)
   heights = np.random.default_rng(seed).uniform(size=shape)
-  heights = (heights - heights.min()) / np.ptp(heights)
-  return _field(spec, name, heights, ground.stone_m, (x, z), length)
+  return (heights - heights.min()) / np.ptp(heights)
 
 
 def _field(
   spec: mujoco.MjSpec,
   name: str,
-  heights: np.ndarray,
-  top_m: float,
-  start: tuple[float, float],
+  x: float,
+  z: float,
   length: float,
+  heights: np.ndarray,
+  top_m: float = 1e-3,
 ) -> mujoco.MjsGeom:
-  x, z = start
+  """A field of heights from 0 to 1, which stand for 0 to `top_m`."""
   spec.add_hfield(
     name=name,
     nrow=heights.shape[0],
     ncol=heights.shape[1],
-    # Heights are normalised; a field without any must still have some room for them.
-    size=(0.5 * length, 0.5 * WIDTH_M, top_m or 1e-3, 0.25),
+    size=(0.5 * length, 0.5 * WIDTH_M, top_m, 0.25),
     userdata=heights.astype(np.float32).flatten().tolist(),
   )
   return spec.worldbody.add_geom(

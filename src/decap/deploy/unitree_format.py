@@ -9,8 +9,11 @@ standing must be, and is, inside the network.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
+
+import yaml
 
 from decap.errors import UserError
 from decap.robots.g1_motors import G1_29DOF
@@ -44,46 +47,43 @@ def deploy_yaml(info: dict[str, Any]) -> str:
     raise UserError("Unitree RL lab's controller does not know this policy's parts.")
   slots = [_SLOTS[name] for name in info["joint_names"]]
   ranges = next(iter(info["command_ranges"].values()))
-  lines = [
-    f"joint_ids_map: {_flow(slots)}",
-    f"step_dt: {float(info['control_dt_s'])!r}",
-    f"stiffness: {_flow(_by_slot(info['stiffness'], slots))}",
-    f"damping: {_flow(_by_slot(info['damping'], slots))}",
-    f"default_joint_pos: {_flow(info['default_joint_pos'])}",
-    "commands:",
-    "  base_velocity:",
-    "    ranges:",
-    *(
-      f"      {name}: {_flow(ranges[name])}"
-      for name in ("lin_vel_x", "lin_vel_y", "ang_vel_z")
-    ),
-    "      heading: null",
-    "actions:",
-    "  JointPositionAction:",
-    "    clip: null",
-    "    joint_names: ['.*']",
-    f"    scale: {_flow(info['action_scale'])}",
-    f"    offset: {_flow(info['default_joint_pos'])}",
-    "    joint_ids: null",
-    "observations:",
-  ]
-  for term in info["observations"]:
-    lines += [
-      f"  {_NAMES[term['name']]}:",
-      f"    params: {_params(term)}",
-      f"    clip: {_flow(term['clip']) if term['clip'] else 'null'}",
-      f"    scale: {_flow(term['scale'])}",
-      "    history_length: 1",
-    ]
-  return "\n".join(lines) + "\n"
+  moves = {name: ranges[name] for name in ("lin_vel_x", "lin_vel_y", "ang_vel_z")}
+  default = info["default_joint_pos"]
+  description = {
+    "joint_ids_map": slots,
+    "step_dt": float(info["control_dt_s"]),
+    "stiffness": _by_slot(info["stiffness"], slots),
+    "damping": _by_slot(info["damping"], slots),
+    "default_joint_pos": default,
+    "commands": {"base_velocity": {"ranges": {**moves, "heading": None}}},
+    "actions": {
+      "JointPositionAction": {
+        "clip": None,
+        "joint_names": [".*"],
+        "scale": info["action_scale"],
+        "offset": list(default),  # Another list: the same one would be a reference.
+        "joint_ids": None,
+      }
+    },
+    "observations": {
+      _NAMES[term["name"]]: {
+        "params": _params(term),
+        "clip": term["clip"] or None,
+        "scale": term["scale"],
+        "history_length": 1,
+      }
+      for term in info["observations"]
+    },
+  }
+  return yaml.safe_dump(
+    description, default_flow_style=None, sort_keys=False, width=math.inf
+  )
 
 
-def _params(term: dict[str, Any]) -> str:
+def _params(term: dict[str, Any]) -> dict[str, Any]:
   if term["name"] == "command":
-    return "{command_name: base_velocity}"
-  if term["name"] == "clock":
-    return f"{{period: {float(term['period_s'])!r}}}"
-  return "{}"
+    return {"command_name": "base_velocity"}
+  return {"period": float(term["period_s"])} if term["name"] == "clock" else {}
 
 
 def _by_slot(values: Sequence[float], slots: Sequence[int]) -> list[float]:
@@ -91,7 +91,3 @@ def _by_slot(values: Sequence[float], slots: Sequence[int]) -> list[float]:
   for value, slot in zip(values, slots, strict=True):
     found[slot] = value
   return found
-
-
-def _flow(values: Sequence[float]) -> str:
-  return f"[{', '.join(repr(v) for v in values)}]"

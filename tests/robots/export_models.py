@@ -1,4 +1,4 @@
-"""Writes the model files of the simulated robots: ``python -m decap.robots.export_models``.
+"""Writes the model files of the simulated robots: ``python -m tests.robots.export_models``.
 
 Deployment has no mjlab, so the robots that it simulates are files in this package. They
 are mjlab's models as training uses them, without visual geoms (meshes are 19 MB and cost a
@@ -11,15 +11,13 @@ from __future__ import annotations
 
 import math
 import re
-from pathlib import Path
 
 import mujoco
 import numpy as np
 from mjlab.entity import Entity
 
+from decap.deploy.simulation import MODELS
 from decap.robots.g1 import g1
-
-FOLDER = Path(__file__).parent / "models"
 
 HEAD_MASS_KG = 1.036
 """Of the vendor's URDF; its MJCF counts it to the torso."""
@@ -42,7 +40,7 @@ LIDAR_POS = (0.0003, 0.0, 0.416)
 _NOTICE = """<!-- Unitree G1, derived from mjlab's model of it (Apache-2.0), which is derived from
      Unitree Robotics' description (BSD-3-Clause): see LICENSE in this folder. Changed:
      no meshes, torque motors, the head on a compliant neck, IMU sites, a head camera.
-     Written by python -m decap.robots.export_models; do not edit. -->
+     Written by python -m tests.robots.export_models; do not edit. -->
 """
 
 
@@ -65,9 +63,8 @@ def export(dof: int) -> str:
 
 
 def main() -> None:
-  FOLDER.mkdir(exist_ok=True)
   for dof in (29, 23):
-    path = FOLDER / f"g1_{dof}dof.xml"
+    path = MODELS / f"g1_{dof}dof.xml"
     path.write_text(export(dof))
     print(f"Wrote {path}")
 
