@@ -21,7 +21,7 @@ from mjlab.sensor.sensor import Sensor
 from mjlab.utils.noise.noise_model import NoiseModel
 
 from decap import mjlab_private
-from decap.envs.masked import is_masked, redraw_where
+from decap.envs.masked import is_masked, masked, redraw_where
 
 if TYPE_CHECKING:
   from decap.envs.constrained_env import ConstrainedEnv
@@ -204,11 +204,14 @@ class MaskedReset:
     env = self._env
     found: list[tuple[str, Callable]] = []
 
+    def add_by_index(name: str, term: Any) -> None:
+      found.append((name, lambda _, ids: term.reset(ids)))
+
     def add(name: str, term: Any) -> None:
       if hasattr(term, "reset_masked"):
-        found.append((name, _masked_method(term)))
+        found.append((name, masked(lambda _, mask: term.reset_masked(mask))))
       elif type(term).reset not in _IDLE_RESETS:
-        found.append((name, _indexed_method(term)))
+        add_by_index(name, term)
 
     for manager in (
       env.reward_manager,
@@ -225,7 +228,7 @@ class MaskedReset:
     for name, model in mjlab_private.observation_noise_models(observations):
       add(f"noise model of {name}", model)
     for name, buffer in mjlab_private.observation_buffers(observations):
-      found.append((f"history or delay of {name}", _buffer_reset(buffer)))
+      add_by_index(f"history or delay of {name}", buffer)
     for name, action in mjlab_private.terms(env.action_manager).items():
       if type(action).reset is not BaseAction.reset:
         add(f"action {name}", action)
@@ -234,7 +237,7 @@ class MaskedReset:
         add(f"sensor {name}", sensor)
     for entity in env.scene.entities.values():
       for actuator in filter(remembers, entity.actuators):
-        found.append(("actuator delay or history", _indexed_method(actuator)))
+        add_by_index("actuator delay or history", actuator)
     return found
 
   def _find_curricula(self) -> list[tuple[str, Any]]:
@@ -296,28 +299,3 @@ def _episode_metrics(manager: Any) -> Iterator[tuple[str, torch.Tensor]]:
 def _interval(term: EventTermCfg) -> tuple[float, float]:
   assert term.interval_range_s is not None
   return term.interval_range_s
-
-
-def _masked_method(term: Any) -> Callable:
-  def reset(env: ConstrainedEnv, mask: torch.Tensor) -> None:
-    del env
-    term.reset_masked(mask)
-
-  reset.masked = True  # type: ignore[attr-defined]
-  return reset
-
-
-def _indexed_method(term: Any) -> Callable:
-  def reset(env: ConstrainedEnv, env_ids: torch.Tensor) -> None:
-    del env
-    term.reset(env_ids)
-
-  return reset
-
-
-def _buffer_reset(buffer: Any) -> Callable:
-  def reset(env: ConstrainedEnv, env_ids: torch.Tensor) -> None:
-    del env
-    buffer.reset(batch_ids=env_ids)
-
-  return reset

@@ -6,8 +6,6 @@ which every robot is told one of `COMMANDS`, and leaves that of training alone.
 
 from __future__ import annotations
 
-import contextlib
-import io
 import math
 from collections.abc import Mapping
 from copy import deepcopy
@@ -112,8 +110,7 @@ class Probe:
     buffers: dict[str, torch.Tensor] = {}
 
     def start() -> None:
-      with contextlib.redirect_stdout(io.StringIO()):  # mjlab tells every seed.
-        obs, _ = env.reset(seed=SEED)
+      obs, _ = env.reset(seed=SEED)
       buffers.update({name: value.clone() for name, value in obs.items()})
 
     def step() -> None:
