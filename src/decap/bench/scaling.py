@@ -32,6 +32,7 @@ CASES = {
   "two": "two processes on two cores",
 }
 
+# The model.
 
 LINKS = {
   "NVLink": (6e-6, 300e9),

@@ -23,22 +23,6 @@ Act = Callable[[Mapping[str, torch.Tensor]], torch.Tensor]
 _PER_JOINT = ("default_joint_pos", "action_scale", "stiffness", "damping")
 
 
-_FUNCTIONS: dict[str, Callable[..., Tensor]] = {
-  "Sub": torch.sub,
-  "Add": torch.add,
-  "Div": torch.div,
-  "Mul": torch.mul,
-  "Greater": torch.gt,
-  "Elu": nn.functional.elu,
-  "Relu": torch.relu,
-  "Selu": torch.selu,
-  "Sigmoid": torch.sigmoid,
-  "Softplus": nn.functional.softplus,
-  "Tanh": torch.tanh,
-}
-"""Operators without attributes."""
-
-
 @dataclass
 class Policy:
   """A deterministic policy and where it comes from."""
@@ -79,8 +63,8 @@ def load_policy(source: str, device: str = "cpu") -> Policy:
 
   path = Path(source)
   if source == STAND:
-    info = {"name": STAND, "source": STAND, "method": STAND, "seed": None}
-    return Policy(None, {**info, "task": None, "iteration": None, "options": {}})
+    still = {"method": STAND, "task": None, "constraints": {}}
+    return Policy(None, _info(STAND, still, {}))
   if path.is_file():
     return _from_checkpoint(path, source, device)
   if not path.is_dir():
@@ -206,6 +190,21 @@ def _observation_differences(
 
 # Bundles. ONNX runtimes for GPUs are heavy and copy through the host; a policy is a few
 # well-known operators on an observation, which torch has, too.
+
+_FUNCTIONS: dict[str, Callable[..., Tensor]] = {
+  "Sub": torch.sub,
+  "Add": torch.add,
+  "Div": torch.div,
+  "Mul": torch.mul,
+  "Greater": torch.gt,
+  "Elu": nn.functional.elu,
+  "Relu": torch.relu,
+  "Selu": torch.selu,
+  "Sigmoid": torch.sigmoid,
+  "Softplus": nn.functional.softplus,
+  "Tanh": torch.tanh,
+}
+"""Operators of ONNX without attributes, as torch has them."""
 
 
 def torch_from_onnx(onnx: bytes) -> nn.Module:

@@ -1,4 +1,4 @@
-"""The protocol of an evaluation: everything that its numbers depend on; as options."""
+"""The protocol of an evaluation: what its numbers depend on, and its options."""
 
 from __future__ import annotations
 
