@@ -110,7 +110,7 @@ def command(root: Path) -> list[str]:
 
 def half_written(root: Path) -> set[str]:
   """Checkpoints that are being written, or were when a kill came."""
-  return {path.name for path in root.glob("g1-flat/*/checkpoints/.model_*")}
+  return {path.name for path in root.glob("g1-flat/*/checkpoints/.*")}
 
 
 def stage(root: Path, before: set[str]) -> str:

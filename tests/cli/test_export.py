@@ -9,7 +9,7 @@ import torch
 from decap.cli import main
 from decap.deploy.bundle import load_bundle
 from decap.rl import checkpoint, checkpoint_files
-from decap.rl.inference import policy_from_state
+from decap.rl.modules import policy_from_state
 
 
 def test_a_run_and_its_bundle_remember_what_made_them(run):

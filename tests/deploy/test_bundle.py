@@ -226,8 +226,9 @@ def test_an_activation_without_an_operator_is_refused():
 
 def test_a_robot_needs_neither_torch_nor_mjlab():
   code = (
-    "import sys, decap.deploy.bundle; "
-    "print([m for m in ('torch', 'mjlab', 'warp', 'rsl_rl') if m in sys.modules])"
+    "import sys, decap.deploy.bundle, decap.deploy.robot_io, decap.robots.g1_motors; "
+    "heavy = 'torch', 'mjlab', 'mujoco', 'warp', 'rsl_rl'; "
+    "print([m for m in heavy if m in sys.modules])"
   )
   done = subprocess.run(
     [sys.executable, "-c", code], capture_output=True, text=True, check=True

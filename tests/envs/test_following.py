@@ -8,8 +8,8 @@ import torch
 from decap.envs import mdp
 from decap.envs.constrained_env import ConstrainedEnv
 from decap.envs.following import FollowingCfg, followed
-from decap.tasks import env_cfg
 from decap.tasks.velocity import BANDS
+from tests.envs.robots import make_env
 
 COMMANDS = [
   (0.3, 0.0, 0.0),
@@ -39,9 +39,7 @@ EXPECTED = {
 
 @pytest.fixture(scope="module")
 def env() -> ConstrainedEnv:
-  cfg = env_cfg("g1-flat")
-  cfg.scene.num_envs = len(COMMANDS)
-  env = ConstrainedEnv(cfg, "cpu")
+  env = make_env(num_envs=len(COMMANDS))
   env.reset(seed=1)
   return env
 

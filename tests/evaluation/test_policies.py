@@ -17,7 +17,7 @@ from decap.evaluation.policies import (
 )
 from decap.export import actor_to_onnx
 from decap.rl import checkpoint, checkpoint_files
-from decap.rl.inference import policy_from_state
+from decap.rl.modules import policy_from_state
 
 SIZES = (7, 16, 8, 2)
 

@@ -58,7 +58,6 @@ FILES = {
   "rl/losses.py": ("rl/test_losses", "rl/test_ppo"),
   "rl/schedules.py": ("rl/test_schedules", "rl/test_ppo"),
   "rl/optimizer.py": ("rl/test_ppo_state", "rl/test_ppo"),
-  "rl/unsupported.py": ("rl/test_ppo",),
   "rl/cost_critic.py": ("rl/test_cost_critic", "rl/test_lagrangian", "rl/test_n_ipo"),
   "envs/constraint_manager.py": (
     "envs/test_constraint_manager",

@@ -107,14 +107,16 @@ def test_a_newer_format_is_refused(tmp_path, monkeypatch):
 def test_the_latest_checkpoint_is_found_by_number_and_old_ones_go(tmp_path):
   for iteration in (9, 100, 20):
     checkpoint.save(checkpoint_files.path_for(tmp_path, iteration), {})
-  leftover = tmp_path / "checkpoints" / ".model_101.pt.x7"
-  leftover.touch()
+  names = (".model_101.pt.x7", ".77.model_101.pt", ".77.best.pt")
+  leftovers = [tmp_path / "checkpoints" / name for name in names]
+  for leftover in leftovers:
+    leftover.touch()
   latest = checkpoint_files.path_for(tmp_path, 100)
   assert checkpoint_files.resolve(tmp_path) == latest
   assert checkpoint_files.resolve(latest) == latest
   checkpoint_files.prune(tmp_path, keep=2)
   assert [i for i, _ in checkpoint_files.list_checkpoints(tmp_path)] == [20, 100]
-  assert not leftover.exists()
+  assert not any(leftover.exists() for leftover in leftovers)
   with pytest.raises(UserError, match="no run folder"):
     checkpoint_files.resolve(tmp_path / "other")
   with pytest.raises(UserError, match="has no checkpoint"):

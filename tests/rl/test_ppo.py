@@ -9,8 +9,6 @@ from tensordict import TensorDict
 
 from decap import collective
 from decap.rl.config import LagrangianCfg, LcpCfg, NIpoCfg, PpoCfg
-from decap.rl.modules import Models
-from decap.rl.ppo import PPO
 from decap.testing import waits
 
 EVERY_ALGORITHM = [
@@ -257,30 +255,6 @@ def test_an_update_rebinds_no_buffer(agent, cfg):
   agent.rollout(alg, seed=1)
   alg.update()
   assert addresses() == before
-
-
-@pytest.mark.parametrize(
-  ("option", "sentence"),
-  [
-    ({"rnd_cfg": {}}, "Random network distillation is not supported"),
-    ({"symmetry_cfg": {}}, "Symmetry augmentation is not supported"),
-    ({"multi_gpu_cfg": {}}, "Multi-GPU training is not supported"),
-  ],
-)
-def test_what_is_not_carried_is_refused(agent, option, sentence):
-  alg = agent.build()
-  models = Models(alg.actor, alg.critic, None)
-  with pytest.raises(ValueError, match=sentence):
-    PPO(models, alg.storage, PpoCfg(), "cpu", **option)
-  with pytest.raises(TypeError, match="no option 'rnd'"):
-    PPO(models, alg.storage, PpoCfg(), "cpu", rnd=None)
-
-
-def test_recurrent_networks_are_refused(agent):
-  alg = agent.build()
-  alg.actor.is_recurrent = True
-  with pytest.raises(ValueError, match="Recurrent policies are not supported"):
-    PPO(Models(alg.actor, alg.critic, None), alg.storage, PpoCfg(), "cpu")
 
 
 def test_more_mini_batches_than_samples_are_refused(agent):

@@ -1,8 +1,5 @@
 """The plain motor tables say what mjlab's model says."""
 
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 from mjlab.asset_zoo.robots.unitree_g1 import g1_constants
@@ -54,14 +51,3 @@ def test_slots_are_the_vendor_s():
 def test_other_robots_are_refused():
   with pytest.raises(ValueError, match="29 or 23"):
     g1_motors(12)
-
-
-def test_deployment_s_robot_needs_neither_torch_nor_mjlab():
-  code = (
-    "import sys, decap.robots.g1_motors, decap.deploy.robot_io; "
-    "print([m for m in ('torch', 'mjlab', 'mujoco') if m in sys.modules])"
-  )
-  done = subprocess.run(
-    [sys.executable, "-c", code], capture_output=True, text=True, check=True
-  )
-  assert done.stdout.strip() == "[]"

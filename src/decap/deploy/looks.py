@@ -35,7 +35,6 @@ def build_looks(dof: int, cfg: SimCfg) -> mujoco.MjModel:
   )
   add_sky(spec)
   _tile_ground(spec)
-  _shape_soil(spec)
   meshes = _mesh_file()
   if meshes is not None:
     _add_meshes(spec, meshes)
@@ -84,13 +83,8 @@ def _tile_ground(spec: mujoco.MjSpec) -> None:
   for geom in spec.geoms:
     if geom.name.startswith("ground"):
       geom.material = material.name
-
-
-def _shape_soil(spec: mujoco.MjSpec) -> None:
-  """Planes end for the eye where nobody walks: an endless one flickers."""
-  for geom in spec.geoms:
     if geom.type == mujoco.mjtGeom.mjGEOM_PLANE:
-      geom.size = (40.0, 40.0, 1.0)
+      geom.size = (40.0, 40.0, 1.0)  # Where nobody walks; an endless one flickers.
 
 
 def _add_meshes(spec: mujoco.MjSpec, path: Path) -> None:

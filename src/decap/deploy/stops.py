@@ -299,9 +299,7 @@ def _not_a_number(state: RobotState, names: tuple[str, ...]) -> str:
 
 def _same(state: RobotState, last: RobotState) -> bool:
   """Whether all that moves has the very same bits."""
-  return (
-    state.q.tobytes() == last.q.tobytes()
-    and state.dq.tobytes() == last.dq.tobytes()
-    and state.gyro.tobytes() == last.gyro.tobytes()
-    and state.acc.tobytes() == last.acc.tobytes()
+  return all(
+    getattr(state, name).tobytes() == getattr(last, name).tobytes()
+    for name in ("q", "dq", "gyro", "acc")
   )

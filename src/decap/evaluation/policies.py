@@ -113,7 +113,7 @@ def describe_differences(
 
 def _from_checkpoint(path: Path, source: str, device: str) -> Policy:
   from decap.rl import checkpoint
-  from decap.rl.inference import policy_from_state
+  from decap.rl.modules import policy_from_state
 
   state = checkpoint.load(path)
   description = {**state["policy"], "iteration": state["iter"]}

@@ -72,6 +72,12 @@ def build_algorithm(
     )
   if isinstance(cfg, CostPpoCfg) and not cost_names:
     raise ValueError(f"Algorithm {cfg.class_name!r} needs at least one constraint.")
+  samples = agent_cfg.num_steps_per_env * num_envs
+  if samples < cfg.num_mini_batches:
+    raise ValueError(
+      f"{samples} samples per iteration are too few for {cfg.num_mini_batches} "
+      "mini-batches."
+    )
   num_costs = len(cost_names) if isinstance(cfg, CostPpoCfg) else 0
   if cfg.mirror_loss_coef and mirrors is None:
     raise ValueError("A mirror loss needs to know the environment's mirror image.")

@@ -20,6 +20,7 @@ import numpy as np
 import torch
 
 from decap.errors import UserError
+from decap.files import replacing
 from decap.rl.divergence import require_finite
 
 FORMAT = "decap-checkpoint"
@@ -35,21 +36,11 @@ def save(path: Path, state: dict[str, Any]) -> None:
   # In memory first: torch's own file writer hides what went wrong with the disk.
   contents = io.BytesIO()
   torch.save({"format": FORMAT, "version": VERSION, **state}, contents)
-  # Not tempfile: its files are for their owner alone, checkpoints are not.
-  work = path.parent / f".{path.name}.{os.getpid()}"
-  try:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    try:
-      with open(work, "wb") as file:
-        file.write(contents.getbuffer())
-        file.flush()
-        os.fsync(file.fileno())
-      os.replace(work, path)
-    finally:
-      work.unlink(missing_ok=True)
-    _fsync_folder(path.parent)
-  except OSError as error:
-    raise UserError(f"Cannot write the checkpoint {path}: {error.strerror}.") from error
+  with replacing(path) as partial, open(partial, "wb") as file:
+    file.write(contents.getbuffer())
+    file.flush()
+    os.fsync(file.fileno())
+  _fsync_folder(path.parent)
 
 
 def load(path: Path, device: str | torch.device = "cpu") -> dict[str, Any]:

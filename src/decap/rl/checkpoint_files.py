@@ -59,6 +59,5 @@ def prune(run_dir: Path, keep: int) -> None:
   """Delete all but the `keep` newest checkpoints, and what a kill left half-written."""
   for _, path in list_checkpoints(run_dir)[:-keep]:
     path.unlink(missing_ok=True)
-  for pattern in (".model_*.pt.*", ".best.pt.*"):
-    for leftover in (run_dir / FOLDER).glob(pattern):
-      leftover.unlink(missing_ok=True)
+  for leftover in (run_dir / FOLDER).glob(".*.pt*"):
+    leftover.unlink(missing_ok=True)

@@ -25,7 +25,6 @@ from decap.rl.modules import Model, Models
 from decap.rl.progress import Progress
 from decap.rl.returns import standardise, survival_gae
 from decap.rl.storage import Batch, RolloutStorage
-from decap.rl.unsupported import refuse_unsupported
 
 
 class PPO(rsl_rl.algorithms.PPO):
@@ -47,9 +46,7 @@ class PPO(rsl_rl.algorithms.PPO):
     progress_names: Sequence[str] = (),
     feasibility: Feasibility | None = None,
     mirrors: Mapping[str, Tensor] | None = None,
-    **unsupported: Any,
   ) -> None:
-    refuse_unsupported(models, storage, cfg, unsupported)
     super().__init__(
       models.actor,
       models.critic,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from copy import deepcopy
+from functools import partial
 
 import mujoco
 from mjlab.actuator import BuiltinPositionActuatorCfg
@@ -112,12 +113,7 @@ def g1(dof: int) -> RobotDescription:
   )
 
 
-def g1_29dof() -> RobotDescription:
-  return g1(29)
-
-
-def g1_23dof() -> RobotDescription:
-  return g1(23)
+g1_29dof, g1_23dof = partial(g1, 29), partial(g1, 23)
 
 
 def _entity(

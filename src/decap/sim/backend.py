@@ -22,7 +22,6 @@ from decap.sim.warp import WarpSimulation
 
 if TYPE_CHECKING:
   import mujoco
-  from mjlab.entity.variants import VariantMetadata
 
 Backend = Literal["auto", "warp", "native"]
 
@@ -54,13 +53,12 @@ def make_simulation(
   model: mujoco.MjModel | None = None,
   device: str = "cpu",
   *,
-  spec: mujoco.MjSpec | None = None,
-  variant_info: list[tuple[str, VariantMetadata]] | None = None,
   backend: Backend = "auto",
   num_threads: int = 0,
   split: bool = False,
+  **scene: Any,
 ) -> NativeSimulation | WarpSimulation:
-  """A simulation of ``num_envs`` copies of a model.
+  """A simulation of ``num_envs`` copies of a model; ``scene`` is as mjlab has it.
 
   Args:
     num_threads: Threads of the native backend; 0 takes every available core.
@@ -69,7 +67,6 @@ def make_simulation(
   """
   if num_envs < 1:
     raise UserError(f"the number of environments must be positive, not {num_envs}")
-  scene: dict[str, Any] = {"spec": spec, "variant_info": variant_info}
   if resolve_backend(device, backend) == "native":
     return NativeSimulation(
       num_envs, cfg, model, device, **scene, num_threads=num_threads, split=split

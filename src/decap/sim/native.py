@@ -21,9 +21,8 @@ from mjlab.sim.sim_data import WarpBridge
 
 from decap import mjlab_private
 from decap.errors import UserError
-from decap.sim.native_model import native_model
+from decap.sim.native_model import native_model, without_visual_geoms
 from decap.sim.threads import available_cpus, start_batch
-from decap.sim.visual_geoms import without_visual_geoms
 from decap.sim.warp import STATE_FIELDS
 
 if TYPE_CHECKING:

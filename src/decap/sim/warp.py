@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import mujoco
 import mujoco_warp as mjwarp
 import torch
 import warp as wp
 from mjlab.managers.event_manager import RecomputeLevel
-from mjlab.sim.sim import Simulation, SimulationCfg
+from mjlab.sim.sim import Simulation
 from mjlab.sim.sim_data import TorchArray, WarpBridge
 
 from decap import mjlab_private
 from decap.errors import UserError
-
-if TYPE_CHECKING:
-  from mjlab.entity.variants import VariantMetadata
 
 STATE_FIELDS = (
   "time",
@@ -66,23 +63,13 @@ class WarpSimulation(Simulation):
   current stream, so a caller may capture a whole control step; see ``use_stream``.
   """
 
-  def __init__(
-    self,
-    num_envs: int,
-    cfg: SimulationCfg,
-    model: mujoco.MjModel | None = None,
-    device: str = "cuda:0",
-    *,
-    spec: mujoco.MjSpec | None = None,
-    variant_info: list[tuple[str, VariantMetadata]] | None = None,
-    split: bool = False,
-  ):
+  def __init__(self, *args: Any, split: bool = False, **kwargs: Any):
     self.split = split
     # Which half of a substep the data holds: the first of the present state, and any
     # second one at all.
     self._positions_current = False
     self._forces_known = False
-    super().__init__(num_envs, cfg, model, device, spec=spec, variant_info=variant_info)
+    super().__init__(*args, **kwargs)
 
   # Properties.
 

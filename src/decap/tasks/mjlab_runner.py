@@ -14,7 +14,7 @@ from mjlab.rl import MjlabOnPolicyRunner
 
 from decap.errors import UserError
 from decap.rl import checkpoint
-from decap.rl.inference import policy_from_state
+from decap.rl.modules import policy_from_state
 
 
 class MjlabRunner(MjlabOnPolicyRunner):

@@ -8,7 +8,7 @@ from mjlab.tasks.velocity.mdp import UniformVelocityCommandCfg
 
 from decap.envs.constrained_env import ConstrainedEnv
 from decap.envs.mdp import VelocityCommand, command_ranges
-from decap.tasks import env_cfg
+from tests.envs.robots import make_env
 
 NUM_ENVS = 512
 EVERYONE = torch.ones(NUM_ENVS, dtype=torch.bool)
@@ -16,10 +16,7 @@ EVERYONE = torch.ones(NUM_ENVS, dtype=torch.bool)
 
 @pytest.fixture(scope="module")
 def env() -> ConstrainedEnv:
-  cfg = env_cfg("g1-flat")
-  cfg.scene.num_envs = NUM_ENVS
-  cfg.seed = 0
-  env = ConstrainedEnv(cfg, "cpu")
+  env = make_env(num_envs=NUM_ENVS)
   env.reset()
   return env
 

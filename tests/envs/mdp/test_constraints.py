@@ -7,14 +7,12 @@ from decap.constraints import quantities
 from decap.envs import mdp
 from decap.envs.constrained_env import ConstrainedEnv
 from decap.envs.constraint_manager import ConstraintTermCfg
-from decap.tasks import env_cfg
+from tests.envs.robots import make_env
 
 
 @pytest.fixture(scope="module")
 def shared_env() -> ConstrainedEnv:
-  cfg = env_cfg("g1-flat")
-  cfg.scene.num_envs = 2
-  return ConstrainedEnv(cfg, "cpu")
+  return make_env(num_envs=2)
 
 
 @pytest.fixture

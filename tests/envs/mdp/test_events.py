@@ -9,7 +9,7 @@ from mjlab.managers.scene_entity_config import SceneEntityCfg
 
 from decap.envs import mdp
 from decap.envs.constrained_env import ConstrainedEnv
-from decap.tasks import env_cfg
+from tests.envs.robots import make_env
 
 NUM_ENVS = 512
 POSE = {"x": (-0.5, 0.5), "z": (0.1, 0.3), "pitch": (-0.2, 0.2), "yaw": (-3.0, 1.0)}
@@ -18,10 +18,7 @@ VELOCITY = {"y": (0.2, 0.4), "roll": (-1.0, 1.0)}
 
 @pytest.fixture(scope="module")
 def env() -> ConstrainedEnv:
-  cfg = env_cfg("g1-flat")
-  cfg.scene.num_envs = NUM_ENVS
-  cfg.seed = 0
-  return ConstrainedEnv(cfg, "cpu")
+  return make_env(num_envs=NUM_ENVS)
 
 
 def state(env) -> torch.Tensor:

@@ -11,6 +11,7 @@ from decap.envs.constrained_env import ConstrainedEnv
 from decap.envs.masked import masked
 from decap.envs.mdp import kinematics
 from decap.tasks import env_cfg
+from tests.envs.robots import make_env
 
 NUM_ENVS = 16
 FEET = ["left_ankle_roll_link", "right_ankle_roll_link"]
@@ -19,10 +20,7 @@ FEET = ["left_ankle_roll_link", "right_ankle_roll_link"]
 @pytest.fixture(scope="module")
 def env() -> ConstrainedEnv:
   """Tumbling robots with bent joints."""
-  cfg = env_cfg("g1-flat")
-  cfg.scene.num_envs = NUM_ENVS
-  cfg.seed = 0
-  env = ConstrainedEnv(cfg, "cpu")
+  env = make_env(num_envs=NUM_ENVS)
   tumble(env)
   return env
 

@@ -9,16 +9,14 @@ from mjlab.managers import SceneEntityCfg
 from decap.deploy.observation import clock
 from decap.envs import mdp
 from decap.envs.constrained_env import ConstrainedEnv
-from decap.tasks import env_cfg
+from tests.envs.robots import make_env
 
 PARAMS = {"command_name": "twist", "period_s": 0.8, "command_threshold": 0.1}
 
 
 @pytest.fixture(scope="module")
 def env() -> ConstrainedEnv:
-  cfg = env_cfg("g1-flat")
-  cfg.scene.num_envs = 4
-  env = ConstrainedEnv(cfg, "cpu")
+  env = make_env(num_envs=4)
   env.reset(seed=1)
   return env
 

@@ -12,18 +12,15 @@ from mjlab.managers.scene_entity_config import SceneEntityCfg
 from decap.envs import mdp
 from decap.envs.constrained_env import ConstrainedEnv
 from decap.envs.mdp import rewards
-from decap.tasks import env_cfg
+from tests.envs.robots import make_env
 
 FEET = ("left_ankle_roll_link", "right_ankle_roll_link")
 
 
 @pytest.fixture(scope="module")
 def shared_env() -> ConstrainedEnv:
-  cfg = env_cfg("g1-flat")
-  cfg.scene.num_envs = 2
-  cfg.seed = 0
-  cfg.split_physics = False  # Contacts of a pose, without a step.
-  return ConstrainedEnv(cfg, "cpu")
+  # Contacts of a pose, without a step.
+  return make_env(num_envs=2, split_physics=False)
 
 
 @pytest.fixture

@@ -8,17 +8,14 @@ import torch
 from decap.envs import mdp
 from decap.envs.constrained_env import ConstrainedEnv
 from decap.envs.mdp.terrain import height_grid
-from decap.tasks import env_cfg
+from tests.envs.robots import make_env
 
 NUM_ENVS = 64
 
 
 @pytest.fixture(scope="module")
 def env() -> ConstrainedEnv:
-  cfg = env_cfg("g1-rough")
-  cfg.scene.num_envs = NUM_ENVS
-  cfg.seed = 0
-  return ConstrainedEnv(cfg, "cpu")
+  return make_env("g1-rough", NUM_ENVS)
 
 
 def ray_height(env, x: float, y: float) -> float:
@@ -60,9 +57,7 @@ def test_height_beyond_the_terrain_and_of_broken_states(env):
 
 
 def test_flat_ground_has_no_grid():
-  cfg = env_cfg("g1-flat")
-  cfg.scene.num_envs = 1
-  flat = ConstrainedEnv(cfg, "cpu")
+  flat = make_env(num_envs=1)
   assert height_grid(flat) is None
   assert mdp.terrain_height(flat, torch.ones(4, 2)).tolist() == [0.0] * 4
 

@@ -61,14 +61,6 @@ def joint_acc(env: ConstrainedEnv, asset_cfg: SceneEntityCfg = _ROBOT) -> torch.
   return quantities.joint_acceleration(velocity, before, env.physics_dt)
 
 
-def joint_qacc(env: ConstrainedEnv, asset_cfg: SceneEntityCfg = _ROBOT) -> torch.Tensor:
-  """MuJoCo's own joint acceleration. # [B, J]
-
-  Not the velocity's change under the implicit integrator, but up to twice as large.
-  """
-  return env.scene[asset_cfg.name].data.joint_acc.abs()
-
-
 class joint_acc_control:
   """Joint acceleration over the whole control step: what a robot can measure.
 

@@ -13,6 +13,8 @@ import mujoco
 import numpy as np
 import torch
 
+from decap.envs.masked import kept
+
 if TYPE_CHECKING:
   from mjlab.envs import ManagerBasedRlEnv
 
@@ -62,9 +64,9 @@ def height_grid(env: ManagerBasedRlEnv) -> HeightGrid | None:
   terrain = env.scene.terrain
   if terrain is None or terrain.cfg.terrain_type == "plane":
     return None
-  if "_height_grid" not in env.__dict__:
-    env.__dict__["_height_grid"] = rasterise(env.sim.mj_model, "terrain", env.device)
-  return env.__dict__["_height_grid"]
+  return kept(
+    env, "heights", lambda: rasterise(env.sim.mj_model, "terrain", env.device)
+  )
 
 
 def rasterise(model: mujoco.MjModel, body: str, device: str) -> HeightGrid:

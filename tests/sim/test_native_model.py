@@ -6,7 +6,7 @@ import mujoco
 import numpy as np
 import pytest
 
-from decap.sim.visual_geoms import without_visual_geoms
+from decap.sim.native_model import without_visual_geoms
 
 BOXES = "".join(
   f'<geom type="box" size=".05 .05 .02" pos="{0.12 * (i % 8) - 0.4} '
