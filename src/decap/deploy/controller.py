@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -263,20 +263,9 @@ class Controller:
     """The command, within what the motors can give at the newest state."""
     assert self.state is not None
     self._sent = command
-    return RobotCommand(
-      clip_targets(
-        command.q_target,
-        self.state.q,
-        self.state.dq,
-        command.kp,
-        command.kd,
-        self._effort,
-      ),
-      command.kp,
-      command.kd,
-      command.dq_target,
-      command.tau_ff,
-    )
+    q, dq, kp, kd = self.state.q, self.state.dq, command.kp, command.kd
+    target = clip_targets(command.q_target, q, dq, kp, kd, self._effort)
+    return replace(command, q_target=target)
 
   def _write(self, command: RobotCommand) -> None:
     started = time.perf_counter()

@@ -23,7 +23,7 @@ import numpy as np
 from decap.deploy.latency import STAGES
 from decap.deploy.robot_io import REMOTE_BYTES
 from decap.deploy.states import Mode
-from decap.deploy.stops import MEASURED
+from decap.deploy.stops import MEASURED, measured_sizes
 from decap.errors import UserError
 
 if TYPE_CHECKING:
@@ -56,16 +56,7 @@ def record_layout(num_joints: int, num_obs: int) -> np.dtype:
       ("fresh", "u1"),
       ("mode_machine", "u1"),
       ("tick", "<u4"),
-      ("q", "<f4", j),
-      ("dq", "<f4", j),
-      ("ddq", "<f4", j),
-      ("tau_est", "<f4", j),
-      ("temperature", "<f4", j),
-      ("voltage", "<f4", j),
-      ("quat", "<f4", (4,)),
-      ("rpy", "<f4", (3,)),
-      ("gyro", "<f4", (3,)),
-      ("acc", "<f4", (3,)),
+      *((k, "<f4", (size,)) for k, size in measured_sizes(num_joints).items()),
       ("remote", "u1", (REMOTE_BYTES,)),
       ("velocity_command", "<f4", (3,)),
       ("observation", "<f4", (num_obs,)),

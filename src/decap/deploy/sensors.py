@@ -48,10 +48,10 @@ class Noise:
 class NoisyBody:
   """Joint sensors and the pelvis' IMU, with noise `scale` times the nominal one."""
 
-  def __init__(self, scale: float, joints: int, seed: int, noise: Noise | None = None):
+  def __init__(self, scale: float, joints: int, seed: int):
     self._scale = scale
     self._rng = np.random.default_rng(seed)
-    nominal = noise or Noise()
+    nominal = Noise()
     # Of joint positions, their velocities, tilt, gyro and accelerometer, in this order.
     sizes = (nominal.joint_pos, nominal.joint_vel)
     sizes += (nominal.tilt, nominal.gyro, nominal.acceleration)

@@ -17,11 +17,14 @@ import numpy as np
 from decap.deploy.robot_io import RobotState
 from decap.robots.g1_motors import RobotMotors
 
-MEASURED = (
-  *("q", "dq", "ddq", "tau_est", "temperature", "voltage"),
-  *("quat", "rpy", "gyro", "acc"),
-)
-"""Fields of a state that hold measurements: of joints, then of the pelvis."""
+
+def measured_sizes(joints: int) -> dict[str, int]:
+  """Fields of a state that hold measurements → values: of joints, then the pelvis."""
+  names = ("q", "dq", "ddq", "tau_est", "temperature", "voltage")
+  return {**dict.fromkeys(names, joints), "quat": 4, "rpy": 3, "gyro": 3, "acc": 3}
+
+
+MEASURED = tuple(measured_sizes(0))
 _measured = operator.attrgetter(*MEASURED)
 
 
@@ -190,8 +193,7 @@ class Monitor:
     centre = {"q": self._middle}
     room = {"q": self._half, "dq": self._speeds}
     room["temperature"] = np.full(joints, self.limits.temperature_c)
-    sizes = {"quat": 4, "rpy": 3, "gyro": 3, "acc": 3}
-    wide = {name: np.full(sizes.get(name, joints), 1e300) for name in MEASURED}
+    wide = {k: np.full(size, 1e300) for k, size in measured_sizes(joints).items()}
     return (
       np.concatenate([centre.get(name, 0.0 * wide[name]) for name in MEASURED]),
       np.concatenate([room.get(name, wide[name]) for name in MEASURED]),
@@ -210,15 +212,13 @@ class Monitor:
     """Kind of limit → share of it that is in use, and by which joint."""
     if state is None:
       return {}
-    reach = np.abs(state.q - self._middle) / self._half
-    speed = np.abs(state.dq) / self._speeds
-    heat = state.temperature / self.limits.temperature_c
     found = {"tilt": (_tilt(state) / self.limits.tilt_rad, 0)}
-    for kind, share in (
-      ("joint range", reach),
-      ("joint speed", speed),
-      ("temperature", heat),
-    ):
+    shares = {
+      "joint range": np.abs(state.q - self._middle) / self._half,
+      "joint speed": np.abs(state.dq) / self._speeds,
+      "temperature": state.temperature / self.limits.temperature_c,
+    }
+    for kind, share in shares.items():
       joint = int(share.argmax())
       found[kind] = (float(share[joint]), joint)
     return found

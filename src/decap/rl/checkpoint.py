@@ -52,16 +52,14 @@ def load(path: Path, device: str | torch.device = "cpu") -> dict[str, Any]:
     raise UserError(f"There is no checkpoint {path}.")
   try:
     state = torch.load(path, map_location=device, weights_only=True)
-  except pickle.UnpicklingError as error:
-    raise UserError(
-      f"{path} was not written by decap: it holds objects other than tensors and "
-      "plain values."
-      if zipfile.is_zipfile(path)
-      else f"{path} is corrupt or not a checkpoint at all."
-    ) from error
   except torch.OutOfMemoryError:
     raise
   except Exception as error:  # Other files than torch's end its reader in any way.
+    if isinstance(error, pickle.UnpicklingError) and zipfile.is_zipfile(path):
+      raise UserError(
+        f"{path} was not written by decap: it holds objects other than tensors and "
+        "plain values."
+      ) from error
     raise UserError(f"{path} is corrupt or not a checkpoint at all.") from error
   if not isinstance(state, dict) or state.get("format") != FORMAT:
     raise UserError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from decap.errors import UserError
 from decap.rl.config import AgentCfg
 
 
-class Curves:
+class Curves(AbstractContextManager):
   """Writes the log of every iteration; without a folder, nothing."""
 
   def __init__(self, run_dir: Path | None, cfg: AgentCfg, iteration: int):
@@ -25,9 +26,6 @@ class Curves:
     # What an interrupted run logged after its last checkpoint is logged again.
     purge = iteration + 1 if iteration else None
     self._events = SummaryWriter(str(run_dir), purge_step=purge, flush_secs=10)
-
-  def __enter__(self) -> Curves:
-    return self
 
   def __exit__(self, *_) -> None:
     if self._events is not None:

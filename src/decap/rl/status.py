@@ -30,7 +30,7 @@ class Status(IterationStatus):
   """When this was, UTC."""
 
 
-class StatusFile:
+class StatusFile(contextlib.AbstractContextManager):
   """Keeps the file of a run up to date; without a folder, nothing.
 
   A context manager, since what was held back is written at the end.
@@ -40,9 +40,6 @@ class StatusFile:
     self._path = run_dir / STATUS_FILE if run_dir else None
     self._written = -INTERVAL_S
     self._waiting: Status | None = None
-
-  def __enter__(self) -> StatusFile:
-    return self
 
   def __exit__(self, *_) -> None:
     self._write()

@@ -8,6 +8,7 @@ want smoothness rewards add them.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -205,10 +206,14 @@ def _gait(robot: RobotDescription) -> dict[str, Any]:
   }
 
 
+def _reward(func: Callable[..., Any], weight: float, **params: Any) -> RewardTermCfg:
+  return RewardTermCfg(func=func, weight=weight, params=params)
+
+
 def _rewards(robot: RobotDescription) -> dict[str, RewardTermCfg]:
   def deviation(joints: tuple[str, ...], weight: float) -> RewardTermCfg:
-    params = {"asset_cfg": SceneEntityCfg("robot", joint_names=joints)}
-    return RewardTermCfg(func=mdp.joint_deviation, weight=weight, params=params)
+    chosen = SceneEntityCfg("robot", joint_names=joints)
+    return _reward(mdp.joint_deviation, weight, asset_cfg=chosen)
 
   def feet() -> SceneEntityCfg:
     return SceneEntityCfg("robot", body_names=robot.feet, preserve_order=True)
@@ -222,52 +227,36 @@ def _rewards(robot: RobotDescription) -> dict[str, RewardTermCfg]:
 
   return {
     # The paper's table.
-    "track_xy": RewardTermCfg(
-      func=mdp.track_velocity_xy, weight=1.5, params=track(0.25)
-    ),
-    "track_yaw": RewardTermCfg(
-      func=mdp.track_velocity_yaw, weight=1.0, params=track(0.25)
-    ),
-    "vertical_velocity": RewardTermCfg(func=mdp.vertical_velocity, weight=-2.0),
-    "roll_pitch_rate": RewardTermCfg(func=mdp.roll_pitch_rate, weight=-0.05),
-    "base_height": RewardTermCfg(
-      func=mdp.base_height, weight=-10.0, params={"target_m": robot.base_height_m}
-    ),
+    "track_xy": _reward(mdp.track_velocity_xy, 1.5, **track(0.25)),
+    "track_yaw": _reward(mdp.track_velocity_yaw, 1.0, **track(0.25)),
+    "vertical_velocity": _reward(mdp.vertical_velocity, -2.0),
+    "roll_pitch_rate": _reward(mdp.roll_pitch_rate, -0.05),
+    "base_height": _reward(mdp.base_height, -10.0, target_m=robot.base_height_m),
     **{name: deviation(*chosen) for name, chosen in robot.deviations.items()},
-    "foot_slide": RewardTermCfg(
-      func=mdp.foot_slide,
-      weight=-0.2,
-      params={"sensor_name": "feet_contact", "asset_cfg": feet()},
+    "foot_slide": _reward(
+      mdp.foot_slide, -0.2, sensor_name="feet_contact", asset_cfg=feet()
     ),
-    "foot_clearance": RewardTermCfg(
-      func=mdp.foot_clearance,
-      weight=1.0,
-      params={
-        "target_m": robot.foot_clearance_m,
-        "variance": 0.05,
-        "speed_gain": 2.0,
-        "asset_cfg": feet(),
-      },
+    "foot_clearance": _reward(
+      mdp.foot_clearance,
+      1.0,
+      target_m=robot.foot_clearance_m,
+      variance=0.05,
+      speed_gain=2.0,
+      asset_cfg=feet(),
     ),
     # From the environment that the paper's tables match.
-    "alive": RewardTermCfg(func=mjlab_mdp.is_alive, weight=0.15),
-    "orientation": RewardTermCfg(func=mdp.flat_orientation, weight=-5.0),
-    "joint_limits": RewardTermCfg(func=mdp.joint_pos_limits, weight=-5.0),
+    "alive": _reward(mjlab_mdp.is_alive, 0.15),
+    "orientation": _reward(mdp.flat_orientation, -5.0),
+    "joint_limits": _reward(mdp.joint_pos_limits, -5.0),
     # Twice its weight there, since tracking counts more here, too: at 0.5 two of three
     # robots hop (docs/lab-book.md).
-    "gait": RewardTermCfg(func=mdp.gait, weight=1.0, params=_gait(robot)),
+    "gait": _reward(mdp.gait, 1.0, **_gait(robot)),
     # Ours: the paper's kernels are flat where it matters. Told 0.3 m/s, a robot at 0.2
     # keeps 96 % of the wide one and 61 % of this.
-    "track_xy_mean": RewardTermCfg(
-      func=mdp.TrackMeanVelocity, weight=1.0, params=track_mean((0, 2))
-    ),
-    "track_yaw_mean": RewardTermCfg(
-      func=mdp.TrackMeanVelocity, weight=0.5, params=track_mean((2, 3))
-    ),
-    "undesired_contacts": RewardTermCfg(
-      func=mdp.undesired_contacts,
-      weight=-1.0,
-      params={"sensor_name": "body_contact", "force_threshold": 1.0},
+    "track_xy_mean": _reward(mdp.TrackMeanVelocity, 1.0, **track_mean((0, 2))),
+    "track_yaw_mean": _reward(mdp.TrackMeanVelocity, 0.5, **track_mean((2, 3))),
+    "undesired_contacts": _reward(
+      mdp.undesired_contacts, -1.0, sensor_name="body_contact", force_threshold=1.0
     ),
   }
 
