@@ -23,7 +23,7 @@ from decap import mjlab_private
 from decap.errors import UserError
 from decap.sim.native_model import native_model, without_visual_geoms
 from decap.sim.threads import available_cpus, start_batch
-from decap.sim.warp import STATE_FIELDS
+from decap.sim.warp import STATE_FIELDS, force_columns
 
 if TYPE_CHECKING:
   from mjlab.entity.variants import VariantMetadata
@@ -255,7 +255,7 @@ class NativeSimulation(Simulation):
     for name in _USUAL_FIELDS:
       self._bind(name)
     self.qvel_prev = torch.zeros(self.num_envs, self.mj_model.nv)
-    self._force_columns = _force_columns(self.mj_model)
+    self._force_columns = force_columns(self.mj_model)
 
   def _forward_kinematics(self) -> None:
     """A forward pass without contacts and solver, most of its cost.
@@ -336,16 +336,6 @@ def _initial_state(
   }
   values |= {"sensordata": 0.0, "qacc": 0.0}
   return row.astype(np.float32).astype(np.float64), values
-
-
-def _force_columns(model: mujoco.MjModel) -> np.ndarray:
-  """Columns of sensordata that need forces or accelerations."""
-  columns = [np.zeros(0, int)]
-  for i in range(model.nsensor):
-    if model.sensor_needstage[i] == mujoco.mjtStage.mjSTAGE_ACC:
-      start = model.sensor_adr[i]
-      columns.append(np.arange(start, start + model.sensor_dim[i]))
-  return np.concatenate(columns)
 
 
 def _adopt(struct: Any, name: str, source: Callable[..., np.ndarray]) -> np.ndarray:

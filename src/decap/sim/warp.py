@@ -7,6 +7,7 @@ from typing import Any
 
 import mujoco
 import mujoco_warp as mjwarp
+import numpy as np
 import torch
 import warp as wp
 from mjlab.managers.event_manager import RecomputeLevel
@@ -70,13 +71,6 @@ class WarpSimulation(Simulation):
     self._positions_current = False
     self._forces_known = False
     super().__init__(*args, **kwargs)
-
-  # Properties.
-
-  @property
-  def qvel_prev(self) -> torch.Tensor:
-    """Joint-space velocity before the last substep [B, nv]."""
-    return self._qvel_prev
 
   # Methods.
 
@@ -186,15 +180,12 @@ class WarpSimulation(Simulation):
       raise UserError("split physics needs the euler or an implicit integrator")
     if self.split and model.opt.enableflags & mujoco.mjtEnableBit.mjENBL_SLEEP:
       raise UserError("split physics does not work with sleeping bodies")
-    needs_forces = torch.zeros(model.nsensordata, dtype=torch.bool)
-    for i in range(model.nsensor):
-      if model.sensor_needstage[i] == mujoco.mjtStage.mjSTAGE_ACC:
-        adr, dim = int(model.sensor_adr[i]), int(model.sensor_dim[i])
-        needs_forces[adr : adr + dim] = True
-    self._force_columns = wp.array(needs_forces.numpy(), dtype=bool)
-    self._position_columns = wp.array((~needs_forces).numpy(), dtype=bool)
+    needs_forces = force_columns(model)
+    self._force_columns = wp.array(needs_forces, dtype=bool)
+    self._position_columns = wp.array(~needs_forces, dtype=bool)
     self._qvel_prev_wp = wp.zeros((self.num_envs, model.nv), dtype=float)
-    self._qvel_prev = wp.to_torch(self._qvel_prev_wp)
+    self.qvel_prev = wp.to_torch(self._qvel_prev_wp)
+    """Joint-space velocity before the last substep. # [B, nv]"""
     self._sensors_remember = model.nhistory > 0
     self._second_stream = self._make_second_stream()
     super()._finish_init()
@@ -281,6 +272,12 @@ class WarpSimulation(Simulation):
     wp.launch(
       _zero_columns, dim=sensordata.shape, inputs=[columns], outputs=[sensordata]
     )
+
+
+def force_columns(model: mujoco.MjModel) -> np.ndarray:
+  """Which columns of sensordata need forces or accelerations."""
+  last = int(mujoco.mjtStage.mjSTAGE_ACC)
+  return np.repeat(model.sensor_needstage == last, model.sensor_dim)
 
 
 def contacts_stand_alone(model: mujoco.MjModel) -> bool:
