@@ -28,7 +28,6 @@ _SIGNS = {
   "clock": (-1.0, -1.0),
 }
 """Observation → factor on each entry."""
-_JOINTS = ("joint_pos", "joint_vel")
 _TOLERANCE = 0.01
 """m, and 1 − cosine: by how much a joint may differ from another's mirror image."""
 
@@ -45,18 +44,13 @@ def mirrors(env: ConstrainedEnv) -> dict[str, torch.Tensor]:
   names = [n for t in action.active_terms for n in action.get_term(t).target_names]
   order = [list(robot.joint_names).index(name) for name in names]
   actions = joints[np.ix_(order, order)]
+  known = {"actions": actions, "joint_pos": joints, "joint_vel": joints}
   manager = env.observation_manager
   out = {"actions": torch.tensor(actions, dtype=torch.float)}
   for group, terms in manager.active_terms.items():
     parts = []
     for name, shape in zip(terms, manager.group_obs_term_dim[group], strict=True):
-      part = (
-        actions
-        if name == "actions"
-        else joints
-        if name in _JOINTS
-        else np.diag(_SIGNS.get(name, ()))
-      )
+      part = known.get(name, np.diag(_SIGNS.get(name, ())))
       if (len(part),) != tuple(shape):
         raise UserError(
           f"How the observation '{name}' changes when left and right are exchanged is "

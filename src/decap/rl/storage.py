@@ -27,11 +27,14 @@ class Batch:
     """One of `count` mini-batches of equal size; views, and without the remainder."""
     size = self.actions.shape[0] // count
     rows = slice(index * size, (index + 1) * size)
-    names = [field.name for field in fields(self) if field.name != "inputs"]
     return Batch(
       inputs={name: x[rows] for name, x in self.inputs.items()},
-      **{name: getattr(self, name)[rows] for name in names},
+      **{name: getattr(self, name)[rows] for name in _STORED},
     )
+
+
+_STORED = tuple(field.name for field in fields(Batch) if field.name != "inputs")
+"""What a batch takes from the storage as it is."""
 
 
 class RolloutStorage:
@@ -111,12 +114,5 @@ class RolloutStorage:
     observations = {name: take(x) for name, x in self.observations.items()}
     return Batch(
       inputs={name: observe(observations) for name, observe in networks.items()},
-      actions=take(self.actions),
-      log_prob=take(self.log_prob),
-      mean=take(self.mean),
-      values=take(self.values),
-      returns=take(self.returns),
-      advantages=take(self.advantages),
-      cost_returns=take(self.cost_returns),
-      cost_advantages=take(self.cost_advantages),
+      **{name: take(getattr(self, name)) for name in _STORED},
     )

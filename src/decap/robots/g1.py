@@ -31,15 +31,6 @@ G1_29DOF_JOINTS = G1_29DOF.joint_names
 G1_23DOF_JOINTS = G1_23DOF.joint_names
 """Joints in the order of the model, of the actions and of the robot's motor slots."""
 
-FIXED_ON_23DOF: tuple[str, ...] = (
-  "waist_roll_joint",
-  "waist_pitch_joint",
-  "left_wrist_pitch_joint",
-  "left_wrist_yaw_joint",
-  "right_wrist_pitch_joint",
-  "right_wrist_yaw_joint",
-)
-
 GROUPS: dict[str, BodyGroupCfg] = {
   "upper": BodyGroupCfg(
     joint_names=(".*_shoulder_.*", ".*_elbow_.*", ".*_wrist_.*"), p_max=0.5
@@ -159,8 +150,9 @@ def spec_29dof() -> mujoco.MjSpec:
 def spec_23dof() -> mujoco.MjSpec:
   """The 23-DoF G1: six joints fewer, one hand per side, no waist links."""
   spec = spec_29dof()
-  for name in FIXED_ON_23DOF:
-    spec.delete(spec.joint(name))
+  for name in G1_29DOF_JOINTS:
+    if name not in G1_23DOF_JOINTS:
+      spec.delete(spec.joint(name))
   for name in ("waist_yaw_link", "waist_roll_link"):
     _set_inertia(spec.body(name), 0.0)
   for side, sign in (("left", 1.0), ("right", -1.0)):

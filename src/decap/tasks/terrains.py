@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from mjlab.terrains import (
   BoxInvertedPyramidStairsTerrainCfg,
   BoxPyramidStairsTerrainCfg,
@@ -23,6 +25,9 @@ def rough(play: bool = False) -> TerrainEntityCfg:
   In play a small random selection, without levels. The robot does not see the ground,
   so stairs stay low.
   """
+  slope: dict[str, Any] = {"slope_range": (0.0, 0.4), "platform_width": 2.0}
+  stairs: dict[str, Any] = {"step_height_range": (0.0, 0.1), "step_width": 0.4}
+  stairs |= {"platform_width": 2.0, "border_width": 1.0}
   generator = TerrainGeneratorCfg(
     size=(8.0, 8.0),
     border_width=10.0,
@@ -30,11 +35,9 @@ def rough(play: bool = False) -> TerrainEntityCfg:
     num_cols=5,
     curriculum=not play,
     sub_terrains={
-      "slope": HfPyramidSlopedTerrainCfg(
-        slope_range=(0.0, 0.4), platform_width=2.0, border_width=0.25
-      ),
+      "slope": HfPyramidSlopedTerrainCfg(**slope, border_width=0.25),
       "inverse_slope": HfPyramidSlopedTerrainCfg(
-        slope_range=(0.0, 0.4), platform_width=2.0, border_width=0.25, inverted=True
+        **slope, border_width=0.25, inverted=True
       ),
       "random_rough": HfRandomUniformTerrainCfg(
         noise_range=(0.0, 0.08),
@@ -42,18 +45,8 @@ def rough(play: bool = False) -> TerrainEntityCfg:
         border_width=0.25,
         scale_with_difficulty=True,
       ),
-      "stairs": BoxPyramidStairsTerrainCfg(
-        step_height_range=(0.0, 0.1),
-        step_width=0.4,
-        platform_width=2.0,
-        border_width=1.0,
-      ),
-      "inverse_stairs": BoxInvertedPyramidStairsTerrainCfg(
-        step_height_range=(0.0, 0.1),
-        step_width=0.4,
-        platform_width=2.0,
-        border_width=1.0,
-      ),
+      "stairs": BoxPyramidStairsTerrainCfg(**stairs),
+      "inverse_stairs": BoxInvertedPyramidStairsTerrainCfg(**stairs),
     },
   )
   return TerrainEntityCfg(
