@@ -13,8 +13,6 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import yaml
-
 from decap.errors import UserError
 from decap.robots.g1_motors import G1_29DOF
 
@@ -43,6 +41,8 @@ def is_expressible(info: dict[str, Any]) -> bool:
 
 def deploy_yaml(info: dict[str, Any]) -> str:
   """The file for a policy, from the description in its bundle, at full precision."""
+  import yaml  # Not on a robot, which has no training packages.
+
   if not is_expressible(info):
     raise UserError("Unitree RL lab's controller does not know this policy's parts.")
   slots = [_SLOTS[name] for name in info["joint_names"]]
