@@ -68,7 +68,7 @@ def test_values_of_each_method(method):
   aids = {
     "decap": FeasibilityCfg(),
     "decap-no-barrier": FeasibilityCfg(),
-    "decap-calm-torso": FeasibilityCfg(target=0.95, keep=0.97),
+    "decap-calm-torso": FeasibilityCfg(target=0.95, keep=0.97, fade=0.9999),
   }
   assert agent.algorithm.feasibility == aids.get(method)
   assert env.termination.barrier == (method != "decap-no-barrier")

@@ -11,7 +11,7 @@ from paper_rows import SECTIONS, read_methods, row_of
 from decap.evaluation.columns import Column
 from decap.evaluation.tables import MethodResults
 
-VARIANTS = ("decap-calm-torso", "stricter", "looser")
+VARIANTS = ("decap-calm-torso", "stricter", "looser", "fading")
 """DeCap with other limits or another guard."""
 
 

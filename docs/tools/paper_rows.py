@@ -25,6 +25,7 @@ TITLES = {
   **METHOD_TITLES,
   "stricter": "DeCap, stricter",
   "looser": "DeCap, looser",
+  "fading": "DeCap, forgetful guard",
   "published": "Smoothness rewards, σ 1.0",
   "blind": "DeCap without the clock",
   "unguarded": "DeCap without the guard",

@@ -215,7 +215,7 @@ def _decap_calm_torso(env: ConstrainedEnvCfg, agent: AgentCfg) -> None:
   The legs may push harder then: within the paper's 20 Nm a G1 can stand on one leg only
   by leaning over it, so it has to sway. With that room they can be asked to follow more.
   """
-  _decap(env, agent, target=0.95, keep=0.97)
+  _decap(env, agent, target=0.95, keep=0.97, fade=0.9999)
   env.constraints["torso_ang_vel"] = _torso_angular_speed(env, limit=0.5)
   _loosen_largest(env.constraints["joint_torque"], factor=3.0)
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from decap.rl.progress import FADE, FALL_STEPS, ITERATIONS, STEADY, Progress
+from decap.rl.progress import FALL_STEPS, ITERATIONS, STEADY, Progress
 
 
 def iterate(progress: Progress, pairs=None, falls: int = 0, robots: int = 1000) -> None:
@@ -71,8 +71,9 @@ def test_the_first_iterations_are_never_steady():
   assert progress.steady_iterations == 1
 
 
-def test_the_best_counts_from_then_on_and_fades():
-  progress = Progress(("walk",))
+@pytest.mark.parametrize("fade", [1.0, 0.999])
+def test_the_best_counts_from_then_on_and_fades_as_told(fade):
+  progress = Progress(("walk",), fade=fade)
   for _ in range(ITERATIONS):
     iterate(progress, [[1.0, 1.0]], falls=1)  # Falling forwards follows, too.
   for _ in range(200):
@@ -81,7 +82,7 @@ def test_the_best_counts_from_then_on_and_fades():
   assert 0.5 < steady < 0.9  # What it was when they first stood, less what faded.
   before = progress.best.clone()
   iterate(progress, [[0.0, 1.0]], falls=0)
-  assert float(progress.best[0]) == pytest.approx(float(before[0]) * FADE)
+  assert float(progress.best[0]) == pytest.approx(float(before[0]) * fade)
   for _ in range(200):
     iterate(progress, [[1.0, 1.0]], falls=0)
   assert float(progress.best[0]) == pytest.approx(1.0, abs=1e-3)

@@ -58,11 +58,14 @@ class FeasibilityCfg:
   the horizon in steps that violations leave."""
   budget_range: tuple[float, float] = (4e-4, 1.0)
   """What the budget may become."""
-  target: float | None = 0.9
+  target: float | None = 0.85
   """The share of every command, and of staying upright, that robots should achieve: the
   budget grows above it and shrinks below. None: the budget stays."""
-  keep: float = 0.95
+  keep: float = 0.96
   """Where less was ever achieved, this share of the best is the target."""
+  fade: float = 1.0
+  """What is left of the best after an iteration; below 1 a seed may give up in time what
+  it once did."""
   tolerance: float = 0.05
   """Distance from the target at which the budget moves at its full rate."""
   rate: float = 0.01
@@ -85,7 +88,7 @@ class FeasibilityCfg:
         f"budget_range must be within (0, 1] around the budget {self.budget}, got "
         f"{self.budget_range}."
       )
-    for name in ("target", "keep", "quantile", "shrink"):
+    for name in ("target", "keep", "fade", "quantile", "shrink"):
       value = getattr(self, name)
       if value is not None and not 0.0 < value <= 1.0:
         raise ValueError(f"{name} must be in (0, 1], got {value}.")

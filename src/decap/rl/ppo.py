@@ -76,7 +76,8 @@ class PPO(rsl_rl.algorithms.PPO):
       name: torch.tensor(list(ids), device=device)
       for name, ids in (action_groups or {}).items()
     }
-    self.progress = Progress(progress_names, device)
+    fade = 1.0 if feasibility is None else feasibility.cfg.fade
+    self.progress = Progress(progress_names, device, fade)
     self.feasibility = feasibility
     self.mirrors = {name: m.to(device) for name, m in (mirrors or {}).items()}
     # The δ̄ that is applied, and steps: sums over an iteration.

@@ -21,18 +21,23 @@ FALL_STEPS = 1000.0
 STEADY = 0.2
 """Robots that stay up and step this well have learnt to walk. Of six trainings whose
 exploration ended when they stayed up, four stepped so by then and walk; two hop."""
-FADE = 0.9999
-"""What is left of a best achievement after an iteration; luck must not bind for ever."""
 
 
 class Progress:
   """Running averages of what was done of what was asked, by name.
 
   The environment reports pairs (done, asked) [n, 2], such as metres walked and metres
-  commanded; falls are counted here.
+  commanded; falls are counted here. Of the best achievement `fade` is left after an
+  iteration.
   """
 
-  def __init__(self, names: Sequence[str], device: torch.device | str = "cpu") -> None:
+  def __init__(
+    self,
+    names: Sequence[str],
+    device: torch.device | str = "cpu",
+    fade: float = 1.0,
+  ) -> None:
+    self.fade = fade
     self.names = (*names, "upright")
     basics = [name in ("upright", "stepping") for name in self.names]
     self._basics = torch.tensor(basics, device=device)
@@ -60,7 +65,7 @@ class Progress:
     achieved = self.achieved
     # Robots that fall forward follow a command, too.
     early = self.steady_iterations == 0.0
-    best = torch.maximum(self.best * FADE, achieved)
+    best = torch.maximum(self.best * self.fade, achieved)
     torch.where(early, achieved, best, out=self.best)
     walks = (achieved >= STEADY) | ~self._basics
     walks = walks.all() & (self.iterations > ITERATIONS)
