@@ -77,6 +77,10 @@ def put(root, template, row, seed, rate, *, task="g1-flat", followed=0.9, **more
     rows = [f"{10 * (i + 1)},{s},{(i + 1) * 2e7},0.5" for i, s in enumerate(seconds)]
     text = "\n".join(["iteration,seconds,samples,followed_fast", *rows]) + "\n"
     (root / task / f"{row}-{seed}.csv").write_text(text)
+  if deltas := more.get("deltas"):
+    rows = [f"{i},{i},{i * 1e6},{d},{a}" for i, (d, a) in enumerate(deltas, 1)]
+    text = "\n".join(["iteration,seconds,samples,delta,delta_applied", *rows]) + "\n"
+    (root / task / f"{row}-{seed}.csv").write_text(text)
 
 
 def lines(root) -> list[str]:
@@ -161,10 +165,38 @@ def test_costs_are_of_the_share_of_a_gpu(root, template):
   put(root, template, "lcp", 1, 0.5, seconds=[120])
   text = lines(root)
   # Resumed after a minute: 60 s, and from then on 360 s.
-  assert "| DeCap (n = 1) | 60.0 | 7.0 | 6 | 1.2 |" in text
-  assert "| LCP (n = 1) | 20.0 | 2.0 | 2 | **1.0** |" in text
+  assert "| DeCap (n = 1) | 60.0 | 7.0 | 6 | 1.2 | – |" in text
+  assert "| LCP (n = 1) | 20.0 | 2.0 | 2 | **1.0** | – |" in text
   curve = paper_rows.read_curve(root / "g1-flat" / "decap-1.csv")
   np.testing.assert_allclose(curve["seconds"], [60.0, 90.0, 420.0])
+
+
+def test_every_table_says_how_much_of_delta_was_applied(root, template):
+  # Of 30 rows the last two are of the last 5 %: 0.002 of 0.4, not 1 and 0.33 %.
+  before = [(0.2, 0.2)] * 28
+  put(root, template, "decap", 1, 0.5, deltas=[*before, (0.1, 0.001), (0.3, 0.001)])
+  put(root, template, "decap", 2, 0.5, deltas=[*before, (0.1, 0.001), (0.1, 0.0004)])
+  put(root, template, "decap", 1, 0.5, disturbed=True)
+  put(root, template, "cat", 1, 0.5, deltas=[(0.2, 0.1), (0.1, 0.1)])
+  put(root, template, "decap-exact", 1, 0.5, deltas=[(0.2, 0.1), (0.1, 0.0)])
+  put(root, template, "lcp", 1, 0.5, deltas=[(0.2, "nan")])
+  text = "\n".join(lines(root))
+  named = set(re.findall(r"\| ([^|]+ \(n = .*?\)) \|", text))
+  assert named == {
+    "LCP (n = 1)",
+    "CaT (n = 1, 100 % of δ̄)",
+    "DeCap (n = 2, 0.6 % of δ̄)",
+    "DeCap (n = 1, 0.5 % of δ̄)",
+    "DeCap (exact) (n = 1, 0 % of δ̄)",
+  }
+  costs = text.partition("| δ̄ applied (%) |")[2].partition("\n\n")[0]
+  assert [line.split(" | ")[-1] for line in costs.splitlines()[2:]] == [
+    "– |",
+    "100.00 |",
+    "0.60 ±0.14 [±1.27] |",
+  ]
+  assert r"DeCap (n = 2, 0.6 \% of $\bar\delta$) &" in paper.latex(root)
+  assert "DeCap (n = 2, 0.6 % of δ̄)" in paper.html(root)
 
 
 def test_ablations_and_other_grounds_have_sections_of_their_own(root, template):

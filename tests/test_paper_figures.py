@@ -66,13 +66,15 @@ def test_large_points_are_means_and_small_ones_seeds(template):
 
 def test_a_method_looks_alike_in_all_figures(template):
   walks = method(template, "walks", [(0.9, 2.0)])
-  again = method(template, "again", [(0.9, 3.0)])
-  for m in (walks, again):
+  again = [method(template, f"again {i}", [(0.9, 3.0)]) for i in range(3)]
+  for m in (walks, *again):
     m.results[0].policy = {"method": "decap"}
+  first = method(template, "first", [(0.9, 3.0)])
+  first.results[0].policy = {"method": "whole-body-rl"}
   nobody = method(template, "nobody", [(0.9, 4.0)])
-  axes = trade_off([walks, again, nobody]).axes
+  axes = trade_off([first, walks, *again, nobody]).axes
   colours = {line.get_label(): line.get_color() for line in axes[0].lines}
-  assert len({colours[name] for name in ("walks", "again", "nobody")}) == 3
+  assert len({colours[m.label] for m in (first, walks, *again, nobody)}) == 6
   curve = {
     "samples": np.array([1.0, 2.0]),
     "seconds": np.array([1.0, 2.0]),

@@ -22,11 +22,13 @@ Line = tuple[np.ndarray, np.ndarray]
 """x and y."""
 
 PALETTE = ("#0072B2", "#000000", "#CC79A7", "#009E73", "#56B4E9", "#E69F00", "#7B2D8B")
-PALETTE += ("#D55E00", "#8C510A", "#999999", "#BBBBBB", "#666666")
-MARKERS = "os^vPXD*h<>d"
-LINES = ("--", "-.", ":", "--", "-.", ":", "--", "-", "-.", ":", ":", "-.")
-"""Looks of methods in the order of METHOD_TITLES, the same in every figure; the last is
-for a row beyond it."""
+PALETTE += ("#D55E00", "#8C510A", "#999999", "#BBBBBB", "#666666", "#8FBC3B", "#882255")
+PALETTE += ("#332288",)
+MARKERS = "os^vPXD*h<>dp8H"
+LINES = ("--", "-.", ":", "--", "-.", ":", "--", "-", "-.", ":", ":")
+LINES += ("-.", "-.", "--", ":")
+"""Looks of methods in the order of METHOD_TITLES, the same in every figure; the last four
+are for rows beyond it."""
 ENOUGH = 80.0
 """Share of the commands, in %, below which smoothness is no merit."""
 LEAST_SPAN = 12.0
@@ -154,7 +156,8 @@ def _lines(ax: Axes, lines: Sequence[Line], label: str, style: dict[str, Any]) -
 
 def _legend(fig: Figure, ax: Axes) -> None:
   handles, labels = ax.get_legend_handles_labels()
-  fig.legend(handles, labels, loc="outside upper center", ncols=min(len(labels), 3))
+  columns = 3 if max(map(len, labels), default=0) <= 36 else 2  # As the figure is wide.
+  fig.legend(handles, labels, loc="outside upper center", ncols=columns)
 
 
 def followed(curve: Curve) -> np.ndarray | None:

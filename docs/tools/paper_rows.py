@@ -7,11 +7,13 @@ curve beside it, <row>-<seed>-disturbed.json the protocol with noise and pushes.
 from __future__ import annotations
 
 import csv
+import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
+from statistics import fmean
 
 import numpy as np
 import yaml
@@ -111,7 +113,8 @@ def read_rows(
     policy = result.policy
     assert policy["seed"] == int(match["seed"]), f"{path} is of seed {policy['seed']}"
     assert row not in METHOD_TITLES or policy["method"] == row, f"{path}: {policy}"
-    result.metrics["cost"] = _cost(root, path.with_suffix(".csv"))
+    stem = path.stem.removesuffix("-disturbed")
+    result.metrics["cost"] = _cost(root, path.with_name(f"{stem}.csv"))
     found.setdefault(row, []).append(result)
   return {row: found[row] for row in _ordered(found)}
 
@@ -143,6 +146,8 @@ def _cost(root: Path, path: Path) -> dict[str, float]:
     return {}
   curve = read_curve(path)
   cost = {name: float(curve[name][-1]) for name in ("samples", "seconds")}
+  if (share := _applied(curve)) is not None:
+    cost["applied"] = share
   gpu = yaml.safe_load((root / "gpu.yaml").read_text())
   name = f"{path.parent.name}/{path.stem}"
   for pattern, count in gpu["side-by-side"].items():
@@ -150,6 +155,16 @@ def _cost(root: Path, path: Path) -> dict[str, float]:
       cost |= {"side_by_side": count, "gpu_seconds": cost["seconds"] / count}
       break
   return cost
+
+
+def _applied(curve: dict[str, np.ndarray]) -> float | None:
+  """Share of δ̄ that was applied over the last 5 % of the samples; None without δ̄."""
+  last = curve["samples"] > 0.95 * curve["samples"][-1]
+  whole, applied = (
+    float(curve[name][last].mean()) if name in curve else math.nan
+    for name in ("delta", "delta_applied")
+  )
+  return applied / whole if whole and math.isfinite(applied) else None
 
 
 def read_methods(
@@ -180,7 +195,10 @@ def title_of(row: str) -> str:
 
 
 def _label(row: str, results: Sequence[Result]) -> str:
-  return f"{title_of(row)} (n = {len(results)})"
+  """Title and seeds, and in every table what share of the constraints was in force."""
+  shares = [r.metrics["cost"].get("applied") for r in results]
+  share = f", {round(100 * fmean(shares), 2):g} % of δ̄" if None not in shares else ""
+  return f"{title_of(row)} (n = {len(results)}{share})"
 
 
 def row_of(method: MethodResults) -> str:

@@ -128,14 +128,14 @@ def test_what_training_cost_has_a_table_where_it_is_known(template):
   known = result(template, "decap", 0.5)
   assert "What a run cost" not in {t.title for t in tables_of(known)}
   known.metrics["cost"] = {"samples": 40.5e6, "seconds": 900.0, "side_by_side": 6}
-  known.metrics["cost"]["gpu_seconds"] = 150.0
+  known.metrics["cost"] |= {"gpu_seconds": 150.0, "applied": 0.0058}
   other = result(template, "cat", 0.5)
   cost = tables_of(other, known)[-1]
   texts = [
     formats.cell_text(cell, column)
     for cell, column in zip(cost.rows[1].cells, cost.columns, strict=True)
   ]
-  assert texts == ["40.5", "15.0", "6", "2.5"]
+  assert texts == ["40.5", "15.0", "6", "2.5", "0.58"]
   assert cost.rows[0].cells[0].mean is None
 
 

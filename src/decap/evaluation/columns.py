@@ -169,6 +169,7 @@ def cost() -> tuple[Column, ...]:
     Column("Wall clock", ("cost", "seconds"), 1, 1 / 60, None, "min"),
     Column("Runs side by side", ("cost", "side_by_side"), 0, better=None),
     Column("GPU time", ("cost", "gpu_seconds"), 1, 1 / 60, "lower", "min"),
+    _share("δ̄ applied", ("cost", "applied"), better=None, unit="%"),
   )
 
 

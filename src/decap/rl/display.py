@@ -100,6 +100,7 @@ _HEADLINE = {
   "reward": ("Train/reward", "{:.2f}"),
   "error": ("", "{:.2f} m/s"),
   "δ̄": ("Constraint/delta", "{:.3f}"),
+  "applied": ("Constraint/delta_applied", "{:.2%}"),
   "followed": ("Eval/followed", "{:.0%}"),
   "gait": ("Eval/gait", "{:+.2f}"),
 }
@@ -110,7 +111,10 @@ def headline_values(log: Mapping[str, float]) -> dict[str, float]:
   """The few numbers that tell how a run is doing, by name."""
   keys = {name: key for name, (key, _) in _HEADLINE.items()}
   keys["error"] = tracking_error(log) or ""
-  return {name: log[key] for name, key in keys.items() if key in log}
+  values = {name: log[key] for name, key in keys.items() if key in log}
+  if "applied" in values:  # As a share: how much of the constraints is in force.
+    values["applied"] /= values.get("δ̄") or 1.0
+  return values
 
 
 def headline(log: Mapping[str, float]) -> list[tuple[str, str]]:
