@@ -13,7 +13,10 @@ def row(case: str, alone_s: float, together_s: float, **values) -> dict:
   return {
     **{"case": case, "num_envs": 64, "processes": 1, "device": "cpu", "steps": 1536},
     **{"alone_s": alone_s, "together_s": together_s, "reductions": REDUCTIONS},
-    **{"alone_cpu_s": None, "together_cpu_s": None, "share": None, **values},
+    **{"alone_cpu_s": None, "together_cpu_s": None, "share": None},
+    **{"turns_s": {"alone": [1.0] * 3, "together": [together_s / alone_s] * 3}},
+    **({"apart_s": 1.1, "halves_s": 0.55} if case == "two" else {}),
+    **values,
   }
 
 
@@ -52,7 +55,7 @@ def test_overhead_and_speed_up():
   assert complete["steps_per_s"] == 3072.0
   assert (complete["count"], complete["megabytes"]) == (12, 2.001)
   notes = scaling.notes(rows)
-  assert "+2.00% of time; reductions take 0.50% of processor time" in notes[0]
+  assert "+2.00% of time (± 0.00%); reductions take 0.50% of processor" in notes[0]
   assert notes[0].endswith("without a group 0.010%")
   assert "2.00 × one on one core (1.80 × by processor time" in notes[1]
   # What went wrong is a row, and the rest is said all the same.
@@ -61,7 +64,7 @@ def test_overhead_and_speed_up():
 
 
 def test_the_ceiling_is_two_that_know_nothing_of_each_other():
-  found = row("two", 1.0, 0.6, processes=2, apart_s=1.1, halves_s=0.55)
+  found = row("two", 1.0, 0.6, processes=2)
   plain = row("one", 1.0, 1.0, alone_share=0.0)
   # Two do in 1.1 s what one does twice in 2 s; halves are a whole in 0.55 s.
   assert scaling.with_ratios([found])[0]["ceiling"] == pytest.approx(2.0 / 1.1)

@@ -6,6 +6,7 @@ import gc
 import os
 import platform
 import threading
+from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ def describe_machine() -> dict[str, object]:
     "cpu": _processor(),
     "cores": available_cpus(),
     "gpu": gpu,
-    "driver": driver_version(),
+    "driver": _ask_driver(pynvml.nvmlSystemGetDriverVersion),
     # Of others too: a busy machine is slow, and its numbers say so.
     "load": round(os.getloadavg()[0], 1),
     "platform": platform.platform(),
@@ -90,15 +91,6 @@ class BusyMeter:
         return
 
 
-def driver_version() -> str | None:
-  """Version of the NVIDIA driver, if there is one."""
-  try:
-    pynvml.nvmlInit()
-    return pynvml.nvmlSystemGetDriverVersion()
-  except pynvml.NVMLError:
-    return None
-
-
 def release_memory(device: str) -> None:
   """Give back what earlier measurements held."""
   # Environments and graphs refer to each other in cycles.
@@ -130,8 +122,13 @@ def _device_handle(device: str) -> Any:
   if torch.device(device).type != "cuda":
     return None
   uuid = getattr(torch.cuda.get_device_properties(device), "uuid", None)
+  return _ask_driver(pynvml.nvmlDeviceGetHandleByUUID, f"GPU-{uuid}")
+
+
+def _ask_driver(question: Callable[..., Any], *about: str) -> Any:
+  """What the NVIDIA driver answers; None where there is none, or no answer."""
   try:
     pynvml.nvmlInit()
-    return pynvml.nvmlDeviceGetHandleByUUID(f"GPU-{uuid}")
+    return question(*about)
   except pynvml.NVMLError:
     return None

@@ -126,18 +126,14 @@ def summary(rows: Sequence[Row]) -> dict[str, Any]:
   found = {row["case"]: row for row in with_ratios(rows) if not row.get("error")}
   out: dict[str, Any] = {}
   if one := found.get("one"):
-    out["overhead"] = one["together_s"] / one["alone_s"] - 1.0
-    if turns := one.get("turns_s"):
-      out["overhead"], out["overhead_error"] = _overhead(**turns)
+    out["overhead"], out["overhead_error"] = _overhead(**one["turns_s"])
     if one["share"] is not None:
       # Counted within iterations, so that others on the machine do not matter.
       out["share_of_reductions"] = one["share"]
       out["share_without_group"] = one["alone_share"]
   if two := found.get("two"):
-    out["speed_up"] = two["speed_up"]
-    if two.get("apart_s"):
-      out["ceiling"] = two["ceiling"]
-      out["speed_up_without_reductions"] = two["alone_s"] / two["halves_s"]
+    out |= {name: two[name] for name in ("speed_up", "ceiling")}
+    out["speed_up_without_reductions"] = two["alone_s"] / two["halves_s"]
     if two["alone_cpu_s"]:
       out["speed_up_by_cpu_time"] = two["alone_cpu_s"] / two["together_cpu_s"]
   if found:
@@ -152,25 +148,23 @@ def notes(rows: Sequence[Row]) -> list[str]:
   found = summary(rows)
   lines = []
   if "overhead" in found:
-    share = found.get("share_of_reductions")
     text = f"One process in a group of one: {found['overhead']:+.2%} of time"
-    if "overhead_error" in found:
-      text += f" (± {found['overhead_error']:.2%})"
-    if share is not None:
-      text += f"; reductions take {share:.2%} of processor time, and without a group "
-      text += f"{found['share_without_group']:.3%}"
+    text += f" (± {found['overhead_error']:.2%})"
+    if "share_of_reductions" in found:
+      text += (
+        f"; reductions take {found['share_of_reductions']:.2%} of processor time, "
+      )
+      text += f"and without a group {found['share_without_group']:.3%}"
     lines.append(text)
   if "speed_up" in found:
     cpu = found.get("speed_up_by_cpu_time")
     by_cpu = f" ({cpu:.2f} × by processor time, waiting aside)" if cpu else ""
-    text = f"Two processes on two cores: {found['speed_up']:.2f} × one on one core"
-    lines.append(text + by_cpu)
-  if "ceiling" in found:
-    lines.append(
+    lines += [
+      f"Two processes on two cores: {found['speed_up']:.2f} × one on one core{by_cpu}",
       f"The ceiling: two trainings at once that know nothing of each other do "
       f"{found['ceiling']:.2f} × the work of one; with half of the environments each, "
-      f"{found['speed_up_without_reductions']:.2f} ×"
-    )
+      f"{found['speed_up_without_reductions']:.2f} ×",
+    ]
   return lines + (model_lines(found["model"]) if "model" in found else [])
 
 

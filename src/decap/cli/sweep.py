@@ -19,6 +19,7 @@ from decap.files import check_writable
 from decap.options import machine
 from decap.options.args import Args
 from decap.options.types import Count, Flag, OutputFolder, shown
+from decap.rl.display import make_display
 from decap.sweep import cluster, display
 from decap.sweep import plan as plans
 from decap.sweep.job import Job
@@ -71,7 +72,8 @@ class SweepArgs(Args):
     checks.check_renderer()
     if self.dry_run:
       return _dry_run(plan, root)
-    with locked(root) as lock, display.make_display() as view:
+    boards = make_display(display.PlainBoard, display.LiveBoard)
+    with locked(root) as lock, boards as view:
       if plan.cluster:  # The lock is about who looks.
         scheduler = cluster.ClusterScheduler(plan, root, view)
         _watch(plan, scheduler, view)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TextIO
+from typing import Any, TypeVar
 
 Log = dict[str, float]
+D = TypeVar("D")
 
 
 @dataclass(frozen=True)
@@ -26,15 +28,6 @@ class IterationStatus:
 class PlainDisplay:
   """One line per iteration, for log files and pipes."""
 
-  def __init__(self, stream: TextIO | None = None):
-    self._stream = stream or sys.stdout
-
-  def __enter__(self) -> PlainDisplay:
-    return self
-
-  def __exit__(self, *_) -> None:
-    pass
-
   def update(self, progress: IterationStatus, log: Log) -> None:
     """Show the iteration that has just ended."""
     digits = len(str(progress.total))
@@ -49,25 +42,14 @@ class PlainDisplay:
 
   def message(self, text: str) -> None:
     """Show a line that stays."""
-    print(text, file=self._stream, flush=True)
+    print(text, flush=True)
 
 
 class LiveDisplay:
   """A progress bar and a table of the constraints, redrawn in place."""
 
-  def __init__(self):
-    from rich.console import Console
-    from rich.live import Live
-
-    self._console = Console()
-    self._live = Live(console=self._console, auto_refresh=False)
-
-  def __enter__(self) -> LiveDisplay:
-    self._live.start()
-    return self
-
-  def __exit__(self, *_) -> None:
-    self._live.stop()
+  def __init__(self, live: Any):
+    self._live = live
 
   def update(self, progress: IterationStatus, log: Log) -> None:
     """Show the iteration that has just ended."""
@@ -87,12 +69,19 @@ class LiveDisplay:
 
   def message(self, text: str) -> None:
     """Show a line that stays, above the panel."""
-    self._console.print(text, markup=False, highlight=False)
+    self._live.console.print(text, markup=False, highlight=False)
 
 
-def make_display() -> PlainDisplay | LiveDisplay:
-  """Live on a terminal, plain lines otherwise."""
-  return LiveDisplay() if sys.stdout.isatty() else PlainDisplay()
+@contextlib.contextmanager
+def make_display(plain: Callable[[], D], live: Callable[[Any], D]) -> Iterator[D]:
+  """Live, in a panel of rich, on a terminal; plain lines otherwise."""
+  if not sys.stdout.isatty():
+    yield plain()
+    return
+  from rich.live import Live
+
+  with Live(auto_refresh=False) as panel:
+    yield live(panel)
 
 
 _HEADLINE = {

@@ -1,31 +1,21 @@
-"""Ctrl-C and SIGTERM during training."""
+"""Ctrl-C and SIGTERM, for loops that end where they can go on."""
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import threading
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
 
 
-class Interrupts:
-  """First SIGINT or SIGTERM calls `stop`; a second SIGINT is a KeyboardInterrupt."""
-
-  def __init__(self, stop: Callable[[], None]):
-    self._call = stop
-    self._old: dict[int, Any] = {}
-
-  def __enter__(self) -> Interrupts:
-    # Python lets only the main thread set handlers.
-    if threading.current_thread() is threading.main_thread():
-      for number in (signal.SIGINT, signal.SIGTERM):
-        self._old[number] = signal.signal(number, self._handle)
-    return self
-
-  def __exit__(self, *_) -> None:
-    for number, handler in self._old.items():
+@contextlib.contextmanager
+def on_interrupt(handle: Callable[..., None]) -> Iterator[None]:
+  """SIGINT and SIGTERM call `handle`; Python lets only the main thread say so."""
+  main = threading.current_thread() is threading.main_thread()
+  numbers = (signal.SIGINT, signal.SIGTERM) if main else ()
+  old = {number: signal.signal(number, handle) for number in numbers}
+  try:
+    yield
+  finally:
+    for number, handler in old.items():
       signal.signal(number, handler)
-
-  def _handle(self, number: int, frame: Any) -> None:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    self._call()

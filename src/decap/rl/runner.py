@@ -8,6 +8,7 @@ loop reads from the device once per iteration, when it logs.
 from __future__ import annotations
 
 import contextlib
+import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,9 +22,15 @@ from decap.rl import capture, checkpoint, checkpoint_files, divergence
 from decap.rl.build import algorithm_for, cost_columns
 from decap.rl.config import AgentCfg
 from decap.rl.curves import Curves
-from decap.rl.display import IterationStatus, Stopwatch, make_display
+from decap.rl.display import (
+  IterationStatus,
+  LiveDisplay,
+  PlainDisplay,
+  Stopwatch,
+  make_display,
+)
 from decap.rl.environment import Environment
-from decap.rl.interrupts import Interrupts
+from decap.rl.interrupts import on_interrupt
 from decap.rl.status import StatusFile
 from decap.rl.warnings import Warnings
 from decap.rl.watching import Evaluate, Watcher
@@ -122,7 +129,7 @@ class Runner:
       stream,
       Curves(self.run_dir, self.cfg, self.iteration) as curves,
       StatusFile(self.run_dir) as status,
-      make_display() as display,
+      make_display(PlainDisplay, LiveDisplay) as display,
       self._interrupts(display),
     ):
       while self.iteration < total and not self._stop:
@@ -362,12 +369,13 @@ class Runner:
     if count:
       log["Train/episode_length"] = total / count
 
-  def _interrupts(self, display) -> Interrupts:
-    def stop() -> None:
+  def _interrupts(self, display) -> contextlib.AbstractContextManager[None]:
+    def stop(*_: Any) -> None:
+      signal.signal(signal.SIGINT, signal.default_int_handler)
       self._stop = True
       display.message("Stopping after this iteration; Ctrl-C again quits at once.")
 
-    return Interrupts(stop)
+    return on_interrupt(stop)
 
 
 @contextlib.contextmanager

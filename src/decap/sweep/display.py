@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from decap.rl.display import duration
@@ -153,15 +151,3 @@ class PlainBoard:
 
 Display = LiveBoard | PlainBoard
 """Shows the state of all jobs."""
-
-
-@contextlib.contextmanager
-def make_display() -> Iterator[Display]:
-  """Live on a terminal, plain lines otherwise."""
-  if not sys.stdout.isatty():
-    yield PlainBoard()
-    return
-  from rich.live import Live
-
-  with Live(auto_refresh=False) as live:
-    yield LiveBoard(live)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import abc
 import contextlib
 import os
-import signal
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from decap.lock import one_writer
+from decap.rl.interrupts import on_interrupt
 from decap.sweep.display import Display
 from decap.sweep.job import Job
 from decap.sweep.plan import Plan
@@ -38,7 +38,12 @@ class Scheduler(abc.ABC):
 
   def work(self) -> None:
     """Start, watch and interrupt jobs until nothing is left to do."""
-    with self._stops_on_signals():
+
+    def stop(*_: Any) -> None:
+      self.stopped = "it was interrupted"
+      self._display.message(self.on_signal)
+
+    with on_interrupt(stop):
       while self.step():
         time.sleep(self.poll_s)
 
@@ -61,20 +66,6 @@ class Scheduler(abc.ABC):
   def _fail(self, job: Job, note: str) -> None:
     job.state, job.note = "failed", note
     self._display.message(f"{job.run.name} failed ({note})")
-
-  @contextlib.contextmanager
-  def _stops_on_signals(self) -> Iterator[None]:
-    def stop(number: int, frame: Any) -> None:
-      self.stopped = "it was interrupted"
-      self._display.message(self.on_signal)
-
-    numbers = (signal.SIGINT, signal.SIGTERM)
-    old = {number: signal.signal(number, stop) for number in numbers}
-    try:
-      yield
-    finally:
-      for number, handler in old.items():
-        signal.signal(number, handler)
 
 
 class LocalScheduler(Scheduler):
