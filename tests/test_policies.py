@@ -8,7 +8,7 @@ import torch
 
 from decap.cli import main
 from decap.evaluation.policies import load_policy
-from decap.evaluation.probe import Probe, make_probe
+from decap.evaluation.probe import Probe
 from decap.rl import checkpoint, checkpoint_files
 from decap.tasks import TASKS, env_cfg
 
@@ -30,7 +30,7 @@ def probes():
   def get(task: str) -> Probe:
     if task not in made:
       robot = TASKS[task].describe()
-      made[task] = make_probe(env_cfg(task), robot, "cpu", robots=ROBOTS, steps=STEPS)
+      made[task] = Probe(env_cfg(task), robot, "cpu", robots=ROBOTS, steps=STEPS)
     return made[task]
 
   yield get

@@ -35,7 +35,8 @@ def test_a_run_folder_has_all_its_parts(run):
 def test_a_run_is_looked_at_while_it_trains(tmp_path, capsys, monkeypatch):
   from decap.evaluation import probe
 
-  monkeypatch.setattr(probe.make_probe, "__kwdefaults__", {"robots": 1, "steps": 60})
+  small = {"robots": 1, "steps": 60}
+  monkeypatch.setattr(probe.Probe.__init__, "__kwdefaults__", small)
   options = ["--task", "g1-flat", "--num-envs", "4", "--iterations", "2"]
   options += ["--device", "cpu", "--log-root", str(tmp_path), *SMALL]
   assert main(["train", *options, "--agent.eval-interval", "2"]) == 0

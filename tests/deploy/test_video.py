@@ -76,7 +76,7 @@ def test_clips_stand_side_by_side_and_wait_for_each_other():
 
 def test_video_file_is_written(tmp_path):
   pytest.importorskip("mediapy")
-  video.write(tmp_path / "x.gif", [np.zeros((32, 32, 3), np.uint8)] * 3)
+  video.write(tmp_path / "x.gif", [np.zeros((32, 32, 3), np.uint8)] * 3, 12.5)
   assert (tmp_path / "x.gif").read_bytes()[:3] == b"GIF"
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from decap import tasks
-from decap.evaluation.probe import BANDS, Probe, _report, make_probe
+from decap.evaluation.probe import BANDS, Probe, _report
 from decap.evaluation.protocol import COMMANDS
 
 
@@ -72,7 +72,7 @@ def test_a_stander_has_no_gait_and_no_nan():
 def probe():
   cfg = tasks.env_cfg("g1-flat")
   robot = tasks.TASKS["g1-flat"].describe()
-  probe = make_probe(cfg, robot, "cpu", robots=1, steps=80)
+  probe = Probe(cfg, robot, "cpu", robots=1, steps=80)
   yield probe
   probe.close()
   assert "push" in cfg.events  # The config of training is left alone.
@@ -95,6 +95,7 @@ def test_a_look_changes_no_threads_and_says_nothing(probe, capsys):
   assert capsys.readouterr().out == ""
 
 
-def test_other_numbers_of_robots_are_refused(probe):
+def test_a_look_that_would_count_nothing_is_refused():
+  robot = tasks.TASKS["g1-flat"].describe()
   with pytest.raises(ValueError, match="more than 50 steps, not 50"):
-    Probe(probe.env, tasks.TASKS["g1-flat"].describe(), steps=50)
+    Probe(tasks.env_cfg("g1-flat"), robot, "cpu", steps=50)

@@ -221,10 +221,10 @@ def _peak_resident() -> int:
 @pytest.mark.gpu
 def test_a_policy_can_be_looked_at_between_replays(runner):
   """The look builds, records and steps an environment of its own on the same stream."""
-  from decap.evaluation.probe import make_probe
+  from decap.evaluation.probe import Probe
   from decap.tasks import TASKS
 
-  probe = make_probe(
+  probe = Probe(
     runner.env.cfg, TASKS["g1-flat"].describe(), "cuda:0", robots=1, steps=60
   )
   try:

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from decap.errors import UserError
-from decap.rl.display import IterationStatus
+from decap.rl.display import Status
 from decap.rl.status import STATUS_FILE, StatusFile, read_status
 from decap.sweep import display, mps
 from decap.sweep.job import Job, train_command
@@ -41,9 +41,9 @@ def test_progress_is_read_from_what_training_writes(tmp_path):
   folder = make_folder(job, 0)
   log = {"Train/episode_length": 204.0, "Train/reward": 3.25, "Constraint/delta": 0.04}
   with StatusFile(folder) as status:
-    status.update(IterationStatus(7, 300, 1234.4, 3661.0), log)
+    status.update(Status(7, 300, 1234.4, 3661.0), log)
     # Held back for a moment, and written at the end.
-    status.update(IterationStatus(8, 300, 1234.4, 3661.0), log)
+    status.update(Status(8, 300, 1234.4, 3661.0), log)
     assert job.progress().iteration == 7
   progress = job.progress()
   assert (progress.iteration, progress.total) == (8, 300)
@@ -62,7 +62,7 @@ def test_a_file_that_is_no_progress_is_none(tmp_path):
   (tmp_path / STATUS_FILE).write_text('{"later": 3}')
   assert read_status(tmp_path) is None
   with StatusFile(None) as status:
-    status.update(IterationStatus(1, 2, 3.0, 4.0), {})
+    status.update(Status(1, 2, 3.0, 4.0), {})
 
 
 def test_a_run_is_found_by_its_description(tmp_path):

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
 from decap.bench.machine import describe_machine
 from decap.errors import UserError
 from decap.files import write_text
+from decap.rl.display import make_console
 from decap.runs import RunSpec
 
 Row = dict[str, Any]
@@ -177,8 +176,3 @@ def read_report(path: Path, known: Mapping[str, Benchmark]) -> Report:
     return report
   except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
     raise UserError(f"{path} is no file of 'decap bench --json': {error}") from error
-
-
-def make_console() -> Console:
-  """A console; a log file has no width of its own."""
-  return Console(width=None if sys.stdout.isatty() else 120)

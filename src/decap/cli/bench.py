@@ -57,7 +57,7 @@ class BenchArgs(Computing):
   def run(self) -> int:
     """Measure, or read what was measured, and show it."""
     report = _stored(self) if self.source else _measured(self)
-    from decap.bench.report import make_console
+    from decap.rl.display import make_console
 
     make_console().print(report.table())
     print("\n".join(report.benchmark.notes(report.rows)))

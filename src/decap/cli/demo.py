@@ -20,7 +20,7 @@ from decap.evaluation.protocol import QUICK
 from decap.options import machine
 from decap.options.args import OUTPUT_FOLDER, Args, at_least
 from decap.options.types import Positive
-from decap.runs import RunSpec, default_run_folder
+from decap.runs import RunSpec, build_configs, default_run_folder
 
 Log = dict[str, float]
 
@@ -145,10 +145,13 @@ def train(args: DemoArgs) -> Path:
 
   from decap.cli.training import train
 
-  limits = train(spec, folder=folder, quiet=True, on_iteration=record).limits
-  print("\n" + "\n".join(constraint_table(history, limits)))
+  train(spec, folder=folder, quiet=True, on_iteration=record)
+  from decap.evaluation.layout import limits_by_row
   from decap.evaluation.plots import training_curves
 
+  constraints = build_configs(spec)[0].constraints
+  limits = limits_by_row({name: term.limits for name, term in constraints.items()})
+  print("\n" + "\n".join(constraint_table(history, limits)))
   training_curves({"DeCap": folder}).savefig(folder / "curves.png", dpi=150)
   print(
     f"\nCurves: {folder / 'curves.png'}\n{len(history) * args.num_envs * 24} "

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
   from decap.deploy.sim2sim import Walk
   from decap.evaluation.policies import Act
 
-FPS = {".mp4": 25.0, ".gif": 12.5}
 FORWARD = (0.5, 0.0, 0.0)
 Timed = tuple[float, float, float, float]
 """From when in s, then forward, left (m/s) and turn (rad/s)."""
@@ -159,6 +158,8 @@ def _read_entry(entry: str) -> Timed:
 def _record(
   args: PlayArgs, sources: list[tuple[str | None, str]], script: Walk, video: Path
 ) -> None:
+  from decap.deploy.video import FPS
+
   fps = FPS[video.suffix]
   clips = []
   for label, path in sources:
@@ -283,8 +284,8 @@ def write_video(
   """Clips side by side under what the robots are told; one alone has no label."""
   from decap.deploy import video
 
-  frames = video.side_by_side(clips) if len(clips) > 1 else clips[0][1]
-  video.write(path, video.caption(frames, captions(script, fps)), fps)
+  frames = video.caption(video.side_by_side(clips), captions(script, fps))
+  video.write(path, frames, fps)
   print(f"Wrote {path}")
 
 

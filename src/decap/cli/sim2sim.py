@@ -172,7 +172,7 @@ def _record(clips: list[tuple[str, Any]], cfg: Any, options: WalkArgs) -> None:
   from decap.deploy import video
 
   path = Path(options.video or "")
-  fps = video.GIF_FPS if path.suffix == ".gif" else video.FPS
+  fps = video.FPS[path.suffix]
   camera = video.HEAD_CAMERA if options.ego else "follow"
   print("Rendering …", flush=True)
   size = (640, 480) if len(clips) == 1 else (400, 300)
@@ -182,7 +182,7 @@ def _record(clips: list[tuple[str, Any]], cfg: Any, options: WalkArgs) -> None:
     if options.ego:
       frames = video.caption(frames, video.head_speeds(trace, fps))
     drawn.append((name, frames))
-  video.write(path, drawn[0][1] if len(drawn) == 1 else video.side_by_side(drawn), fps)
+  video.write(path, video.side_by_side(drawn), fps)
   print(f"Wrote {options.video}")
 
 

@@ -19,7 +19,7 @@ from decap.files import check_writable
 from decap.options import machine
 from decap.options.args import Args
 from decap.options.types import Count, Flag, OutputFolder, shown
-from decap.rl.display import make_display
+from decap.rl.display import make_console, make_display
 from decap.sweep import cluster, display
 from decap.sweep import plan as plans
 from decap.sweep.job import Job
@@ -162,11 +162,8 @@ def _dry_run(plan: Plan, root: Path) -> int:
 
 
 def _conclude(plan: Plan, root: Path, scheduler: Scheduler) -> int:
-  from rich.console import Console
-
   jobs = scheduler.jobs
-  # A log file has no width of its own.
-  Console(width=None if sys.stdout.isatty() else 120).print(display.table(jobs))
+  make_console().print(display.table(jobs))
   for job in jobs:
     if job.note and job.state in ("failed", "stopped"):
       print(f"{job.run.name} {job.state}: {job.note}")

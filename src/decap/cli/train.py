@@ -109,7 +109,7 @@ class TrainArgs(Simulating):
       checks.explained_memory(device),
       processes.joined(device, spec) as (device, share, threads),
     ):
-      result = train(
+      finished = train(
         spec,
         share=share,
         device=device,
@@ -121,7 +121,7 @@ class TrainArgs(Simulating):
         folder=folder,
         resume=checkpoint,
       )
-    return 0 if result.finished else processes.INTERRUPTED
+    return 0 if finished else processes.INTERRUPTED
 
 
 def new_spec(args: TrainArgs) -> RunSpec:

@@ -7,7 +7,6 @@ import copy
 import shlex
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,16 +28,6 @@ if TYPE_CHECKING:
   from decap.rl.runner import OnIteration, Runner
 
 
-@dataclass(frozen=True)
-class Trained:
-  """What is left of a training when it has ended."""
-
-  finished: bool
-  """False if the user, or the caller, stopped it early."""
-  limits: dict[str, float]
-  """Constraint row → limit."""
-
-
 def train(
   spec: RunSpec,
   *,
@@ -53,9 +42,10 @@ def train(
   verbose: bool = False,
   resume: Path | None = None,
   on_iteration: OnIteration | None = None,
-) -> Trained:
-  """Train as described; `quiet` does not say what to do next, `verbose` shows tables.
+) -> bool:
+  """Train as described; False if the user, or the caller, stopped it early.
 
+  `quiet` does not say what to do next, `verbose` shows tables.
   The run folder appears only when the configs are checked and the environment stands.
   Of several processes each takes its `share` of the environments, and the first writes.
   """
@@ -105,7 +95,7 @@ def train(
       export_checkpoint(checkpoint_files.resolve(folder), folder / "policy")
   if writes and not quiet:
     _say_next(folder, finished, runner)
-  return Trained(finished, {row.name: row.limit for row in env.constraint_manager.rows})
+  return finished
 
 
 def _checked_configs(
@@ -136,11 +126,11 @@ def _probe(
   spec: RunSpec, env_cfg: ConstrainedEnvCfg, device: str, backend: str
 ) -> Callable[[], Probe]:
   """Builds what looks at the policy now and then, when it is first needed."""
-  from decap.evaluation.probe import make_probe
+  from decap.evaluation.probe import Probe
 
   # A copy now: building the environment puts objects into its config.
   robot, cfg = TASKS[spec.task].describe(), copy.deepcopy(env_cfg)
-  return partial(make_probe, cfg, robot, device, backend)
+  return partial(Probe, cfg, robot, device, backend)
 
 
 def _readable(folder: Path, path: Path) -> Path:

@@ -16,7 +16,7 @@ from decap.deploy.grounds import TERRAINS
 from decap.deploy.kill import KIND as KILLED
 from decap.deploy.kill import play_kill
 from decap.deploy.operator import Script
-from decap.deploy.parallel import in_order, loaded
+from decap.deploy.parallel import in_order
 from decap.deploy.simulation import SimCfg, SimulatedRobot
 from decap.deploy.states import Mode
 from decap.deploy.stops import Limits
@@ -75,19 +75,12 @@ def soak(
   names = list(TERRAINS)
   while walked < seconds:
     count = math.ceil((seconds - walked) / leg_s)
-    tasks = [
-      (str(bundle.folder), names[k % len(names)], k, leg_s)
-      for k in range(number, number + count)
-    ]
-    for leg in in_order(_walk_task, tasks, jobs):
+    legs = range(number, number + count)
+    tasks = [(names[k % len(names)], k, leg_s) for k in legs]
+    for leg in in_order(walk_leg, bundle, tasks, jobs):
       walked += leg.seconds
       yield leg
     number += count
-
-
-def _walk_task(task: tuple[str, str, int, float]) -> Leg:
-  folder, terrain, seed, leg_s = task
-  return walk_leg(loaded(folder), terrain, seed, leg_s)
 
 
 def walk_leg(bundle: Bundle, terrain: str, seed: int, leg_s: float = LEG_S) -> Leg:

@@ -17,10 +17,10 @@ from pathlib import Path
 
 from decap.deploy.bundle import Bundle, bundle_folder, load_bundle
 from decap.deploy.controller import Controller
-from decap.deploy.operator import Operator
+from decap.deploy.operator import Input, Operator
 from decap.deploy.policy import RunningPolicy
 from decap.deploy.recorder import EVENTS_FILE, Recorder
-from decap.deploy.robot_io import Robot
+from decap.deploy.robot_io import Robot, RobotState
 from decap.deploy.screen import Screen
 from decap.deploy.states import Mode, Requests
 from decap.deploy.unitree import UnitreeRobot
@@ -70,9 +70,10 @@ def open_robot(
 
 @dataclass
 class Ending:
-  """Collects reasons to end: signals, and a time limit."""
+  """An operator that also stops when a signal or the time limit asks to end."""
 
-  end_s: float = float("inf")
+  source: Operator
+  end_s: float
   asked: bool = False
   _since_s: float | None = None
   _old: dict[int, object] = field(default_factory=dict)
@@ -89,6 +90,12 @@ class Ending:
   def _on_signal(self, *_: object) -> None:
     self.asked = True
 
+  def poll(self, now_s: float, state: RobotState | None) -> Input:
+    wanted = self.source.poll(now_s, state)
+    if self.asked:
+      wanted.requests = Requests(stop=True)
+    return wanted
+
   def due(self, now_s: float) -> bool:
     """Whether damping has been sent for long enough after the wish to end."""
     if self.asked or now_s >= self.end_s:
@@ -96,19 +103,6 @@ class Ending:
       if self._since_s is None:
         self._since_s = now_s
     return self._since_s is not None and now_s >= self._since_s + FAREWELL_S
-
-
-class Endable:
-  """An operator that also stops when the program is asked to end."""
-
-  def __init__(self, source: Operator, ending: Ending):
-    self._source, self._ending = source, ending
-
-  def poll(self, now_s, state):
-    wanted = self._source.poll(now_s, state)
-    if self._ending.asked:
-      wanted.requests = Requests(stop=True)
-    return wanted
 
 
 @contextlib.contextmanager
@@ -151,8 +145,9 @@ def drive(
   Args:
     priority: Ask for real-time priority; a simulator in lockstep needs none.
   """
-  with Ending(robot.now_s() + seconds) as ending, real_time(priority) as note:
-    controller = Controller(robot, motors, bundles, Endable(operator, ending))
+  end_s = robot.now_s() + seconds
+  with Ending(operator, end_s) as ending, real_time(priority) as note:
+    controller = Controller(robot, motors, bundles, ending)
     if watchdog:
       controller.observers.append(lambda *_: watchdog.beat())
     recorder = Recorder(log, log_mb) if log else None

@@ -14,8 +14,7 @@ from decap.deploy.sim2sim import Trace
 from decap.deploy.simulation import SimCfg
 from decap.files import replacing
 
-FPS = 25.0
-GIF_FPS = 12.5
+FPS = {".mp4": 25.0, ".gif": 12.5}
 HEAD_CAMERA = "head_camera"
 
 
@@ -24,27 +23,22 @@ def render(
   cfg: SimCfg,
   camera: str = "follow",
   size: tuple[int, int] = (640, 480),
-  seconds: float | None = None,
-  fps: float = FPS,
+  fps: float = FPS[".mp4"],
 ) -> list[np.ndarray]:
   """Frames [H, W, 3] of a walk.
 
   Args:
     camera: "follow" for one beside the robot, or a camera of the model.
     size: Width and height in pixels.
-    seconds: How much of the walk; all of it by default.
   """
   model = build_looks(len(trace.joint_names), cfg)
   data = mujoco.MjData(model)
-  qpos = trace.arrays["qpos"]
-  stride = _stride(trace, fps)
-  last = len(qpos) if seconds is None else round(seconds / trace.control_dt_s)
   view = _follow() if camera == "follow" else camera
   frames = []
   with mujoco.Renderer(model, size[1], size[0]) as renderer:
     renderer.scene.flags[mujoco.mjtRndFlag.mjRND_SHADOW] = False
     renderer.scene.flags[mujoco.mjtRndFlag.mjRND_REFLECTION] = False
-    for row in qpos[:last:stride]:
+    for row in trace.arrays["qpos"][:: _stride(trace, fps)]:
       data.qpos[:] = row
       mujoco.mj_forward(model, data)
       if isinstance(view, mujoco.MjvCamera):
@@ -54,10 +48,10 @@ def render(
   return frames
 
 
-def head_speeds(trace: Trace, fps: float = FPS, window_s: float = 1.0) -> list[str]:
+def head_speeds(trace: Trace, fps: float) -> list[str]:
   """How fast the head turned in the last second, frame by frame: what makes it blur."""
   squares = speed_over_time(trace, "head") ** 2
-  steps = round(window_s / trace.control_dt_s)
+  steps = round(1.0 / trace.control_dt_s)
   return [
     f"head {np.sqrt(squares[max(0, k + 1 - steps) : k + 1].mean()):.1f} rad/s"
     for k in range(0, len(squares), _stride(trace, fps))
@@ -65,7 +59,12 @@ def head_speeds(trace: Trace, fps: float = FPS, window_s: float = 1.0) -> list[s
 
 
 def side_by_side(clips: Sequence[tuple[str, list[np.ndarray]]]) -> list[np.ndarray]:
-  """Clips in one row, each under its name; a shorter one stays on its last frame."""
+  """Clips in one row, each under its name; a shorter one stays on its last frame.
+
+  One alone stays as it is.
+  """
+  if len(clips) == 1:
+    return clips[0][1]
   length = max(len(frames) for _, frames in clips)
   rows = []
   for index in range(length):
@@ -87,7 +86,7 @@ def caption(frames: list[np.ndarray], lines: Sequence[str]) -> list[np.ndarray]:
   ]
 
 
-def write(path: Path, frames: list[np.ndarray], fps: float = FPS) -> None:
+def write(path: Path, frames: list[np.ndarray], fps: float) -> None:
   """As .mp4 or .gif."""
   if path.suffix == ".gif":
     _write_gif(path, frames, fps)

@@ -27,7 +27,7 @@ from decap.evaluation.rollout import run_steps
 from decap.evaluation.verdict import MAX_CORRELATION, MAX_FLIGHT
 
 if TYPE_CHECKING:
-  from decap.envs.constrained_env import ConstrainedEnv, ConstrainedEnvCfg
+  from decap.envs.constrained_env import ConstrainedEnvCfg
   from decap.evaluation.policies import Act
   from decap.robots.description import RobotDescription
 
@@ -46,16 +46,10 @@ BANDS = {
 """Bands of commands that are reported together: all but zero."""
 
 
-def make_probe(
-  cfg: ConstrainedEnvCfg,
-  robot: RobotDescription,
-  device: str,
-  backend: str = "auto",
-  *,
-  robots: int = 8,
-  steps: int = 200,
-) -> Probe:
-  """A probe for policies of a training config.
+class Probe:
+  """Measures policies in an environment whose robots are told `COMMANDS`.
+
+  It seeds the global random generators: who trains with them restores them after.
 
   Args:
     cfg: The config of training, which stays as it is.
@@ -63,33 +57,28 @@ def make_probe(
     robots: Robots for each command.
     steps: Control steps of each; the first second does not count.
   """
-  cfg = undisturbed(deepcopy(cfg))
-  cfg.scene.num_envs = robots * len(COMMANDS)
-  cfg.seed = SEED
-  return Probe(make_env(cfg, device, backend), robot, steps)
-
-
-class Probe:
-  """Measures policies in an environment whose robots are told `COMMANDS`.
-
-  It seeds the global random generators: who trains with them restores them after.
-  """
 
   def __init__(
-    self, env: ConstrainedEnv, robot: RobotDescription, steps: int = 200
+    self,
+    cfg: ConstrainedEnvCfg,
+    robot: RobotDescription,
+    device: str,
+    backend: str = "auto",
+    *,
+    robots: int = 8,
+    steps: int = 200,
   ) -> None:
-    robots, rest = divmod(env.num_envs, len(COMMANDS))
-    if rest or not robots or steps <= WARMUP:
-      raise ValueError(
-        f"a probe needs a multiple of {len(COMMANDS)} environments, not "
-        f"{env.num_envs}, and more than {WARMUP} steps, not {steps}"
-      )
-    self.env = env
+    if steps <= WARMUP:
+      raise ValueError(f"a probe needs more than {WARMUP} steps, not {steps}")
+    cfg = undisturbed(deepcopy(cfg))
+    cfg.scene.num_envs = robots * len(COMMANDS)
+    cfg.seed = SEED
+    self.env = make_env(cfg, device, backend)
     self.steps = steps
     self._robot = robot
     self._bins = Bins(0, 0, len(COMMANDS), robots)
-    watch(env, robot)
-    self._tell = hold_commands(env, robots)
+    watch(self.env, robot)
+    self._tell = hold_commands(self.env, robots)
 
   def __call__(self, act: Act) -> dict[str, float]:
     """Short deterministic rollouts of a policy; a few numbers, none of them NaN.

@@ -17,7 +17,7 @@ import numpy as np
 
 from decap.deploy.bundle import Bundle
 from decap.deploy.measure import JOINT_METRICS, measure, speed_over_time
-from decap.deploy.parallel import in_order, loaded
+from decap.deploy.parallel import in_order
 from decap.deploy.sensors import GYROS
 from decap.deploy.sim2sim import Walk, straight, walk
 from decap.deploy.simulation import SimCfg
@@ -86,12 +86,12 @@ def measure_policy(
   """Walk all cases with a policy; returns what its results file holds."""
   base = base or SimCfg()
   todo = [
-    (bundle.folder, case, repeat, base, PLANS[case.plan])
+    (case, repeat, base, PLANS[case.plan])
     for case in cases()
     for repeat in range(repeats)
   ]
   walks = []
-  for found in in_order(_walk, todo, jobs):
+  for found in in_order(_walk, bundle, todo, jobs):
     walks.append(found)
     progress(_line(bundle, found))
   return {
@@ -102,11 +102,11 @@ def measure_policy(
   }
 
 
-def _walk(task: tuple[Path, Case, int, SimCfg, Walk]) -> dict[str, Any]:
+def _walk(
+  bundle: Bundle, case: Case, repeat: int, base: SimCfg, plan: Walk
+) -> dict[str, Any]:
   """One walk, maybe in another process; the first of a case has curves for figures."""
-  folder, case, repeat, base, plan = task
   cfg = replace(base, terrain=case.terrain, payload_kg=case.payload_kg)
-  bundle = loaded(folder)
   trace = walk(bundle, replace(cfg, seed=base.seed + repeat), plan)
   found = {**asdict(case), "repeat": repeat, **measure(trace, bundle)}
   if repeat == 0:

@@ -10,12 +10,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import takewhile
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from decap.deploy.bundle import Bundle
 from decap.deploy.measure import followed
-from decap.deploy.parallel import in_order, loaded
+from decap.deploy.parallel import in_order
 from decap.deploy.sim2sim import straight, walk
 from decap.deploy.simulation import SimCfg
 from decap.evaluation.robot_tables import Progress, describe, markdown
@@ -50,11 +49,10 @@ def sweep_policy(
   progress: Progress = print,
 ) -> dict[str, Any]:
   """Walk on flat ground under every value; returns what its file holds."""
-  todo = [
-    (bundle.folder, axis, value, repeats) for axis in axes for value in AXES[axis].tried
-  ]
+  todo = [(axis, value, repeats) for axis in axes for value in AXES[axis].tried]
   found: dict[str, list[dict[str, Any]]] = {axis: [] for axis in axes}
-  for (_, axis, value, _), row in zip(todo, in_order(_try, todo, jobs), strict=True):
+  rows = in_order(_try, bundle, todo, jobs)
+  for (axis, value, _), row in zip(todo, rows, strict=True):
     found[axis].append(row)
     progress(
       f"{bundle.folder.name}: {axis} {value:g}: "
@@ -69,10 +67,8 @@ def sweep_policy(
   }
 
 
-def _try(task: tuple[Path, str, float, int]) -> dict[str, Any]:
+def _try(bundle: Bundle, axis: str, value: float, repeats: int) -> dict[str, Any]:
   """All repeats under one value."""
-  folder, axis, value, repeats = task
-  bundle = loaded(folder)
   nominal = {name: axis.nominal for name, axis in AXES.items()}
   cfg = replace(SimCfg(), **{**nominal, axis: value})
   traces = [walk(bundle, replace(cfg, seed=seed), WALK) for seed in range(repeats)]

@@ -6,7 +6,7 @@ import contextlib
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 Log = dict[str, float]
@@ -14,8 +14,8 @@ D = TypeVar("D")
 
 
 @dataclass(frozen=True)
-class IterationStatus:
-  """Where a run stands after an iteration."""
+class Status:
+  """Where a run stands after an iteration, and what its file says of it."""
 
   iteration: int
   total: int
@@ -23,12 +23,16 @@ class IterationStatus:
   """Environment steps per second of this iteration, learning included."""
   left_s: float
   """Estimated seconds until the run is done."""
+  values: dict[str, float] = field(default_factory=dict)
+  """The numbers of the screen, such as ``reward``; see `headline_values`."""
+  time: str = ""
+  """When this was, UTC."""
 
 
 class PlainDisplay:
   """One line per iteration, for log files and pipes."""
 
-  def update(self, progress: IterationStatus, log: Log) -> None:
+  def update(self, progress: Status, log: Log) -> None:
     """Show the iteration that has just ended."""
     digits = len(str(progress.total))
     parts = [f"{progress.iteration:>{digits}}/{progress.total}"]
@@ -51,11 +55,12 @@ class LiveDisplay:
   def __init__(self, live: Any):
     self._live = live
 
-  def update(self, progress: IterationStatus, log: Log) -> None:
+  def update(self, progress: Status, log: Log) -> None:
     """Show the iteration that has just ended."""
     from rich.console import Group
     from rich.progress_bar import ProgressBar
     from rich.table import Table
+    from rich.text import Text
 
     bar = Table.grid(padding=(0, 1))
     bar.add_row(
@@ -65,7 +70,9 @@ class LiveDisplay:
       f"{progress.steps_per_s:.0f} steps/s",
     )
     line = "   ".join(f"{name} [bold]{value}[/bold]" for name, value in headline(log))
-    self._live.update(Group(bar, line, _constraint_grid(log)), refresh=True)
+    # As text of its own: a message is printed without markup, and draws all anew.
+    text = Text.from_markup(line)
+    self._live.update(Group(bar, text, _constraint_grid(log)), refresh=True)
 
   def message(self, text: str) -> None:
     """Show a line that stays, above the panel."""
@@ -82,6 +89,13 @@ def make_display(plain: Callable[[], D], live: Callable[[Any], D]) -> Iterator[D
 
   with Live(auto_refresh=False) as panel:
     yield live(panel)
+
+
+def make_console() -> Any:
+  """A console; a log file has no width of its own."""
+  from rich.console import Console
+
+  return Console(width=None if sys.stdout.isatty() else 120)
 
 
 _HEADLINE = {

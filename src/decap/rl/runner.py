@@ -23,9 +23,9 @@ from decap.rl.build import algorithm_for, cost_columns
 from decap.rl.config import AgentCfg
 from decap.rl.curves import Curves
 from decap.rl.display import (
-  IterationStatus,
   LiveDisplay,
   PlainDisplay,
+  Status,
   Stopwatch,
   make_display,
 )
@@ -140,7 +140,7 @@ class Runner:
         seconds = log["Perf/collection_time"] + log["Perf/learning_time"]
         log["Perf/total_fps"] = steps / seconds
         left_s = watch.left(done, total - self.iteration)
-        progress = IterationStatus(self.iteration, total, steps / seconds, left_s)
+        progress = Status(self.iteration, total, steps / seconds, left_s)
         log |= self.watcher(self.iteration, self.alg.actor)
         display.update(progress, self.watcher.latest | log)
         status.update(progress, self.watcher.latest | log)

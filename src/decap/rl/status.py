@@ -6,28 +6,18 @@ import contextlib
 import json
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, replace
 from datetime import datetime, timezone
 from pathlib import Path
 
 from decap.errors import UserError
 from decap.files import write_text
-from decap.rl.display import IterationStatus, headline_values
+from decap.rl.display import Status, headline_values
 
 STATUS_FILE = "progress.json"
 
 INTERVAL_S = 1.0
 """Least time between two writes; the last iteration is always written."""
-
-
-@dataclass(frozen=True)
-class Status(IterationStatus):
-  """What the file says of the last iteration that it knows."""
-
-  values: dict[str, float] = field(default_factory=dict)
-  """The numbers of the screen, such as ``reward``; see `headline_values`."""
-  time: str = ""
-  """When this was, UTC."""
 
 
 class StatusFile(contextlib.AbstractContextManager):
@@ -44,12 +34,12 @@ class StatusFile(contextlib.AbstractContextManager):
   def __exit__(self, *_) -> None:
     self._write()
 
-  def update(self, progress: IterationStatus, log: Mapping[str, float]) -> None:
+  def update(self, progress: Status, log: Mapping[str, float]) -> None:
     """Note the iteration that has just ended."""
     if self._path is None:
       return
     now = datetime.now(timezone.utc).isoformat(timespec="seconds")
-    self._waiting = Status(**asdict(progress), values=headline_values(log), time=now)
+    self._waiting = replace(progress, values=headline_values(log), time=now)
     if time.monotonic() - self._written >= INTERVAL_S:
       self._write()
 

@@ -248,11 +248,8 @@ def check_slurm() -> None:
       "--cluster slurm needs SLURM's commands, and there is no 'sbatch' here; start it "
       "on a login node, or leave the option out to train on this machine."
     )
-  done = subprocess.run(["sinfo", "--version"], capture_output=True, text=True)
-  if done.returncode == 0:
-    done = subprocess.run(
-      ["sinfo", "--noheader"], capture_output=True, text=True, timeout=60
-    )
+  command = ["sinfo", "--noheader"]
+  done = subprocess.run(command, capture_output=True, text=True, timeout=60)
   if done.returncode:
     said = (done.stderr.strip() or "it ended with an error.").splitlines()
     raise UserError(f"SLURM does not answer: {said[0]}")

@@ -15,7 +15,8 @@ from typing import Literal
 
 from decap.errors import UserError
 from decap.rl import checkpoint_files
-from decap.rl.status import Status, read_status
+from decap.rl.display import Status
+from decap.rl.status import read_status
 from decap.runs import RUN_FILE, RunSpec, load_spec
 from decap.sweep.plan import Plan, PlannedRun
 
