@@ -1,13 +1,14 @@
 """What a user sees of a training."""
 
 import io
+from contextlib import redirect_stdout
 
-from decap.rl.display import IterationStatus, PlainDisplay
+from decap.rl.display import PlainDisplay, Status
 
 
 def shown(log) -> str:
-  stream = io.StringIO()
-  PlainDisplay(stream).update(IterationStatus(7, 300, 1234.4, 3661.0), log)
+  with redirect_stdout(io.StringIO()) as stream:
+    PlainDisplay().update(Status(7, 300, 1234.4, 3661.0), log)
   return stream.getvalue()
 
 
