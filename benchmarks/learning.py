@@ -97,17 +97,12 @@ def train(
   case: str, seed: int, task: str, num_envs: int, device: str, iterations: int
 ) -> Curve:
   """One run; a process of its own."""
-  from decap.bench.training import (
-    configure_torch,
-    plain_ppo,
-    quiet,
-    rsl_rl_cfg,
-    stock_runner,
-  )
+  from decap.bench.training import configure_torch, plain_ppo, quiet, stock_runner
   from decap.envs.constrained_env import ConstrainedEnv
   from decap.envs.substitutes import stock_twin
   from decap.rl.runner import Runner
   from decap.runs import RunSpec
+  from decap.tasks.mjlab_runner import rsl_rl_cfg
 
   configure_torch(device)
   env_cfg, agent_cfg = plain_ppo(RunSpec(task, "decap", seed, num_envs, iterations))

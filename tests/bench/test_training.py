@@ -8,8 +8,7 @@ import torch
 from decap.bench import training
 from decap.bench.machine import BusyMeter, is_out_of_memory, memory_gb
 from decap.bench.report import Report, Settings, run_benchmark
-from decap.bench.training import BENCHMARK, CASES, measure_case, rsl_rl_cfg, speeds
-from decap.rl.config import AgentCfg, PolicyCfg
+from decap.bench.training import BENCHMARK, CASES, measure_case, speeds
 from decap.rl.display import Stopwatch
 
 SETTINGS = Settings("g1-flat", num_envs=100, device="cpu", seconds=0.1)
@@ -93,19 +92,6 @@ def test_without_a_gpu_nothing_is_said_about_it():
     pass
   assert meter.share is None
   assert memory_gb("cpu") is None
-
-
-def test_rsl_rl_gets_our_agent():
-  agent = AgentCfg(policy=PolicyCfg(hidden_dims=(32, 16), init_std={".*": 0.3}))
-  agent.algorithm.gamma = 0.9
-  agent.num_steps_per_env = 7
-  cfg = rsl_rl_cfg(agent)
-  assert cfg.num_steps_per_env == 7
-  assert cfg.actor.hidden_dims == cfg.critic.hidden_dims == (32, 16)
-  assert cfg.algorithm.gamma == 0.9
-  assert cfg.algorithm.class_name == "PPO"
-  assert cfg.algorithm.num_learning_epochs == agent.algorithm.num_learning_epochs
-  assert cfg.algorithm.entropy_coef == agent.algorithm.entropy_coef
 
 
 @pytest.mark.slow

@@ -70,3 +70,19 @@ def test_what_the_registry_gives():
     assert getattr(theirs.algorithm, name) == getattr(ours.algorithm, name), name
   for name in ("num_learning_epochs", "num_mini_batches", "desired_kl"):
     assert getattr(theirs.algorithm, name) == getattr(ours.algorithm, name), name
+
+
+def test_rsl_rl_gets_our_agent():
+  from decap.rl.config import AgentCfg, PolicyCfg
+  from decap.tasks.mjlab_runner import rsl_rl_cfg
+
+  agent = AgentCfg(policy=PolicyCfg(hidden_dims=(32, 16), init_std={".*": 0.3}))
+  agent.algorithm.gamma = 0.9
+  agent.num_steps_per_env = 7
+  cfg = rsl_rl_cfg(agent)
+  assert cfg.num_steps_per_env == 7
+  assert cfg.actor.hidden_dims == cfg.critic.hidden_dims == (32, 16)
+  assert cfg.algorithm.gamma == 0.9
+  assert cfg.algorithm.class_name == "PPO"
+  assert cfg.algorithm.num_learning_epochs == agent.algorithm.num_learning_epochs
+  assert cfg.algorithm.entropy_coef == agent.algorithm.entropy_coef

@@ -20,13 +20,7 @@ from typing import Any
 
 import torch
 from mjlab.envs import ManagerBasedRlEnv, ManagerBasedRlEnvCfg
-from mjlab.rl import (
-  MjlabOnPolicyRunner,
-  RslRlModelCfg,
-  RslRlOnPolicyRunnerCfg,
-  RslRlPpoAlgorithmCfg,
-  RslRlVecEnvWrapper,
-)
+from mjlab.rl import MjlabOnPolicyRunner, RslRlOnPolicyRunnerCfg, RslRlVecEnvWrapper
 from mjlab.tasks import registry
 from mjlab.utils.torch import configure_torch_backends
 
@@ -40,6 +34,7 @@ from decap.rl.display import Stopwatch
 from decap.rl.runner import Runner
 from decap.runs import RunSpec, build_configs
 from decap.sim import simulation_backend
+from decap.tasks.mjlab_runner import rsl_rl_cfg
 
 MJLAB_TASK = "Mjlab-Velocity-Flat-Unitree-G1"
 """mjlab's own G1 task on a plane, for reference."""
@@ -187,29 +182,6 @@ CASES: dict[str, tuple[str, Callable[[Settings], Row]]] = {
 
 CPU_CASES = ("stock", "eager", "unconstrained", "physics")
 """Without a GPU there is nothing to capture, and mjlab's task casts rays, slowly."""
-
-
-def rsl_rl_cfg(agent: AgentCfg) -> RslRlOnPolicyRunnerCfg:
-  """Our agent's networks and PPO as mjlab's config of rsl_rl."""
-  policy, ppo = agent.policy, agent.algorithm
-  std = policy.init_std
-  shared = ("hidden_dims", "activation", "obs_normalization")
-  network: dict[str, Any] = {name: getattr(policy, name) for name in shared}
-  distribution = {
-    "class_name": "GaussianDistribution",
-    # rsl_rl has one value for all joints; it does not matter for speed.
-    "init_std": 1.0 if isinstance(std, dict) else std,
-    "std_type": policy.std_type,
-  }
-  names = {f.name for f in dataclasses.fields(RslRlPpoAlgorithmCfg)} - {"class_name"}
-  algorithm = {name: getattr(ppo, name) for name in names if hasattr(ppo, name)}
-  return RslRlOnPolicyRunnerCfg(
-    seed=agent.seed,
-    num_steps_per_env=agent.num_steps_per_env,
-    actor=RslRlModelCfg(**network, distribution_cfg=distribution),
-    critic=RslRlModelCfg(**network),
-    algorithm=RslRlPpoAlgorithmCfg(**algorithm),
-  )
 
 
 def plain_ppo(spec: RunSpec) -> tuple[ConstrainedEnvCfg, AgentCfg]:

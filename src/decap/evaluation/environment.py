@@ -38,7 +38,7 @@ def evaluation_cfg(
   A blind policy does not see the gait's clock.
   """
   from decap.runs import apply_limits
-  from decap.tasks import env_cfg, hide_clock
+  from decap.tasks import env_cfg, hide_clock, undisturbed
 
   cfg = env_cfg(protocol.task)
   cfg.scene.num_envs = protocol.num_envs
@@ -48,25 +48,6 @@ def evaluation_cfg(
   apply_limits(cfg, limits or {})
   undisturbed(cfg, None if not protocol.disturbed else protocol.push_interval_s)
   _set_commands(cfg, protocol)
-  return cfg
-
-
-def undisturbed(
-  cfg: ConstrainedEnvCfg, push_interval_s: float | None = None
-) -> ConstrainedEnvCfg:
-  """Without noise, pushes, curricula and aids to learning; returns the config.
-
-  With an interval there is noise, and a push that often.
-  """
-  cfg.metrics = {}
-  cfg.observations["actor"].enable_corruption = push_interval_s is not None
-  for name, event in list(cfg.events.items()):
-    if event.mode == "interval":
-      if push_interval_s is None:
-        del cfg.events[name]
-      else:
-        event.interval_range_s = (push_interval_s, push_interval_s)
-  _set_terrain(cfg)
   return cfg
 
 
@@ -281,19 +262,6 @@ def _set_commands(cfg: ConstrainedEnvCfg, protocol: Protocol) -> None:
     command.resampling_time_range = (1e9, 1e9)
     for name in ("standing", "heading", "world", "forward"):
       setattr(command, f"rel_{name}_envs", 0.0)
-
-
-def _set_terrain(cfg: ConstrainedEnvCfg) -> None:
-  """Every level of difficulty alike, instead of the one that training has reached."""
-  if not cfg.curriculum:
-    return
-  from mjlab.envs import mdp
-  from mjlab.managers import EventTermCfg
-
-  cfg.curriculum = {}
-  # Before the base is placed: it starts from the patch's origin.
-  patch = EventTermCfg(func=mdp.randomize_terrain, mode="reset")
-  cfg.events = {"patch": patch, **cfg.events}
 
 
 # Parts of the sample.

@@ -18,13 +18,13 @@ from decap.evaluation.environment import (
   hold_commands,
   last_sample,
   make_env,
-  undisturbed,
   watch,
 )
 from decap.evaluation.motion import Motion, finite
 from decap.evaluation.protocol import COMMANDS, fallen_stops
 from decap.evaluation.rollout import run_steps
 from decap.evaluation.verdict import MAX_CORRELATION, MAX_FLIGHT
+from decap.tasks import undisturbed
 
 if TYPE_CHECKING:
   from decap.envs.constrained_env import ConstrainedEnvCfg

@@ -75,6 +75,32 @@ def hide_clock(cfg: ConstrainedEnvCfg) -> None:
     group.terms.pop("clock", None)
 
 
+def undisturbed(
+  cfg: ConstrainedEnvCfg, push_interval_s: float | None = None
+) -> ConstrainedEnvCfg:
+  """Without noise, pushes, curricula and aids to learning; returns the config.
+
+  With an interval there is noise, and a push that often.
+  """
+  from mjlab.envs import mdp
+  from mjlab.managers import EventTermCfg
+
+  cfg.metrics = {}
+  cfg.observations["actor"].enable_corruption = push_interval_s is not None
+  for name, event in list(cfg.events.items()):
+    if event.mode == "interval":
+      if push_interval_s is None:
+        del cfg.events[name]
+      else:
+        event.interval_range_s = (push_interval_s, push_interval_s)
+  if cfg.curriculum:
+    # Every level of difficulty alike, instead of the one that training has reached;
+    # drawn before the base is placed, which starts from the patch's origin.
+    patch = EventTermCfg(func=mdp.randomize_terrain, mode="reset")
+    cfg.curriculum, cfg.events = {}, {"patch": patch, **cfg.events}
+  return cfg
+
+
 def agent_cfg(name: str) -> AgentCfg:
   """A fresh agent config of a task; methods edit it.
 

@@ -11,12 +11,6 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Any
 
-from mjlab.rl import (
-  RslRlModelCfg,
-  RslRlOnPolicyRunnerCfg,
-  RslRlPpoAlgorithmCfg,
-)
-
 from decap import mjlab_private
 from decap.tasks import TASKS, env_cfg, mjlab_id
 
@@ -36,37 +30,20 @@ class LazyTask:
     return env_cfg(self._name, play=True)
 
   @cached_property
-  def rl_cfg(self) -> RslRlOnPolicyRunnerCfg:
-    return _rl_cfg(self._name)
+  def rl_cfg(self) -> Any:
+    """Plain PPO with our networks, for mjlab's ``train``; its environment only measures."""
+    from decap.rl.config import AgentCfg
+    from decap.tasks.mjlab_runner import rsl_rl_cfg
+
+    cfg = rsl_rl_cfg(AgentCfg(seed=42))  # mjlab's own.
+    cfg.experiment_name = self._name
+    return cfg
 
   @cached_property
   def runner_cls(self) -> type:
     from decap.tasks.mjlab_runner import MjlabRunner
 
     return MjlabRunner
-
-
-def _rl_cfg(name: str) -> RslRlOnPolicyRunnerCfg:
-  """Plain PPO with our networks, for mjlab's ``train``; its environment only measures."""
-  return RslRlOnPolicyRunnerCfg(
-    actor=RslRlModelCfg(
-      hidden_dims=(512, 256, 128),
-      activation="elu",
-      obs_normalization=True,
-      distribution_cfg={
-        "class_name": "GaussianDistribution",
-        "init_std": 1.0,
-        "std_type": "scalar",
-      },
-    ),
-    critic=RslRlModelCfg(
-      hidden_dims=(512, 256, 128), activation="elu", obs_normalization=True
-    ),
-    algorithm=RslRlPpoAlgorithmCfg(entropy_coef=0.01),
-    experiment_name=name,
-    num_steps_per_env=24,
-    max_iterations=3000,
-  )
 
 
 for _name in TASKS:

@@ -38,7 +38,7 @@ from decap.envs.constraint_manager import ConstraintTermCfg
 from decap.envs.following import FollowingCfg
 from decap.envs.mdp import constraints as quantities
 from decap.robots.description import RobotDescription
-from decap.tasks import NUM_ENVS, TerrainName, terrains
+from decap.tasks import NUM_ENVS, TerrainName, terrains, undisturbed
 
 BANDS = {
   "slow": (0, 0.1, 0.5),
@@ -104,7 +104,9 @@ def velocity_env_cfg(
   if terrain == "rough":
     _make_rough(cfg)
   if play:
-    _make_play(cfg)
+    cfg.scene.num_envs = 1
+    cfg.episode_length_s = 1e9
+    undisturbed(cfg)
   return cfg
 
 
@@ -342,17 +344,3 @@ def _make_rough(cfg: ConstrainedEnvCfg) -> None:
   cfg.terminations["left_terrain"] = TerminationTermCfg(
     func=velocity_mdp.out_of_terrain_bounds, time_out=True
   )
-
-
-def _make_play(cfg: ConstrainedEnvCfg) -> None:
-  cfg.scene.num_envs = 1
-  cfg.episode_length_s = 1e9
-  cfg.observations["actor"].enable_corruption = False
-  del cfg.events["push"]
-  if cfg.curriculum:
-    cfg.curriculum = {}
-    # Before the base is placed: it starts from the patch's origin.
-    cfg.events = {
-      "patch": EventTermCfg(func=mjlab_mdp.randomize_terrain, mode="reset"),
-      **cfg.events,
-    }
