@@ -90,13 +90,14 @@ def test_values_of_the_smoothness_rewards():
 
 def test_values_of_the_other_losses():
   lcp = _configs("lcp")[1].algorithm
-  assert isinstance(lcp, LcpCfg) and lcp.gradient_penalty_coef == 0.002
+  assert isinstance(lcp, LcpCfg) and lcp.gradient_penalty_coef == 0.0005
   n_ipo = _configs("n-ipo")[1].algorithm
   assert isinstance(n_ipo, NIpoCfg)
   values = (n_ipo.cost_limit, n_ipo.threshold_margin, n_ipo.barrier_t)
-  assert values == (0.01, 0.02, 50.0)
+  assert values == (0.01, 0.02, 8000.0)
   lagrangian = _configs("ppo-lagrangian")[1].algorithm
-  assert isinstance(lagrangian, LagrangianCfg) and lagrangian.cost_limit == 0.01
+  assert isinstance(lagrangian, LagrangianCfg)
+  assert (lagrangian.cost_limit, lagrangian.multiplier_lr) == (0.01, 1e-4)
   assert METHODS["n-ipo"].costs == "terms"
   assert METHODS["ppo-lagrangian"].costs == "rows"
 

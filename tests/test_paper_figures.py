@@ -99,9 +99,14 @@ def test_curves_are_shown_over_samples_and_over_minutes():
     "followed_fast": np.array([0.2, 0.4]),
     "followed_slow": np.array([0.4, 0.8]),
   }
-  other = {**curve, "violation_joint_acc_upper": np.array([0.5, 0.25])}
+  other = {
+    **curve,
+    "violation_joint_acc_upper": np.array([0.5, 0.25]),
+    "delta": np.array([0.5, 0.2]),
+    "delta_applied": np.array([0.005, 0.001]),
+  }
   fig = learning_curves({"a": [curve], "b": [other, other]})
-  axes = np.array(fig.axes).reshape(2, 2)
+  axes = np.array(fig.axes).reshape(3, 2)
   for ax, x in zip(axes[0], ([1.0, 2.0], [1.0, 3.0]), strict=True):
     (line,) = [line for line in ax.lines if line.get_label() == "a"]
     np.testing.assert_allclose(line.get_xdata(), x)
@@ -110,3 +115,5 @@ def test_curves_are_shown_over_samples_and_over_minutes():
   assert [line.get_label() for line in axes[1, 0].lines][-1] == "b"
   assert len(axes[1, 0].lines) == 3
   np.testing.assert_allclose(axes[1, 0].lines[-1].get_ydata(), [50.0, 25.0])
+  assert len(axes[2, 0].lines) == 3
+  np.testing.assert_allclose(axes[2, 0].lines[-1].get_ydata(), [1.0, 0.5])

@@ -120,29 +120,34 @@ AXES = {"samples (millions)": ("samples", 1e-6), "minutes": ("seconds", 1 / 60)}
 def learning_curves(
   curves: Mapping[str, Sequence[Curve]], quantity: str = "joint_acc"
 ) -> Figure:
-  """Following, and violations of the upper body, over samples and wall-clock time.
+  """Following, violations of the upper body, and what of δ̄ was applied, over samples
+  and wall-clock time.
 
   Thick lines are means over seeds, as far as all seeds go; thin ones are seeds.
   """
   with rc_context({**RC, **PAGE}):
-    fig = Figure(figsize=(7, 4.8))
-    axes = fig.subplots(2, 2, sharex="col", sharey="row").tolist()
+    fig = Figure(figsize=(7, 6.4))
+    axes = fig.subplots(3, 2, sharex="col", sharey="row").tolist()
     looks = _looks(list(curves), list(METHOD_TITLES.values()))
     for (label, seeds), i in zip(curves.items(), looks, strict=True):
       style = {"color": PALETTE[i % len(PALETTE)], "ls": LINES[i % len(LINES)]}
-      above = [(c, c.get(f"violation_{quantity}_upper")) for c in seeds]
-      for row, values in zip(
-        axes, ([(c, followed(c)) for c in seeds], above), strict=True
-      ):
+      shown = (
+        [(c, followed(c)) for c in seeds],
+        [(c, c.get(f"violation_{quantity}_upper")) for c in seeds],
+        [(c, applied(c)) for c in seeds],
+      )
+      for row, values in zip(axes, shown, strict=True):
         for ax, (x, factor) in zip(row, AXES.values(), strict=True):
           lines = [(c[x] * factor, y * 100.0) for c, y in values if y is not None]
           _lines(ax, lines, label, style)
-    for ax, name in zip(axes[1], AXES, strict=True):
+    for ax, name in zip(axes[2], AXES, strict=True):
       ax.set_xlabel(name)
+      ax.set_yscale("log")
     axes[0][0].set_ylabel("followed (%)")
     axes[1][0].set_ylabel(
       f"steps above the limit, %:\n{title(quantity).lower()}, upper body"
     )
+    axes[2][0].set_ylabel("δ̄ applied (%)")
     _legend(fig, axes[0][0])
     return fig
 
@@ -164,6 +169,13 @@ def followed(curve: Curve) -> np.ndarray | None:
   """Mean over the directions that training logs, row by row."""
   columns = [v for name, v in curve.items() if name.startswith("followed_")]
   return np.mean(columns, axis=0) if columns else None
+
+
+def applied(curve: Curve) -> np.ndarray | None:
+  """The share of δ̄ that was applied, row by row; None without δ̄."""
+  if "delta_applied" not in curve:
+    return None
+  return curve["delta_applied"] / curve["delta"]
 
 
 def mean_line(lines: Sequence[Line]) -> Line:
