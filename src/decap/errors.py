@@ -15,9 +15,10 @@ class UserError(Exception):
   exit_code = 2
 
 
-def unknown(kind: str, name: object, known: Collection[str]) -> UserError:
-  """The error about a name that is none of the known ones."""
-  return UserError(f"Unknown {kind} '{name}'{suggest(str(name), known)}.")
+def check_known(kind: str, name: object, known: Collection[str]) -> None:
+  """Refuse a name that is none of the known ones."""
+  if name not in known:
+    raise UserError(f"Unknown {kind} '{name}'{suggest(str(name), known)}.")
 
 
 def suggest(name: str, known: Collection[str]) -> str:

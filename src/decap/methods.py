@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Literal
 
-from decap.errors import UserError, unknown
+from decap.errors import UserError, check_known
 
 if TYPE_CHECKING:
   from decap.envs.constrained_env import ConstrainedEnv, ConstrainedEnvCfg
@@ -68,8 +68,7 @@ class Method:
 
 def get_method(name: str) -> Method:
   """The method of that name."""
-  if name not in METHODS:
-    raise unknown("method", name, METHODS)
+  check_known("method", name, METHODS)
   return METHODS[name]
 
 

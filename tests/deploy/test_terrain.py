@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from decap.deploy.grounds import CELL_M, GROUNDS, TERRAINS
+from decap.deploy.sim_cfg import SimCfg
 from decap.deploy.terrain import add_terrain, ground_height
 from decap.errors import UserError
 
@@ -64,7 +65,7 @@ def test_friction_can_be_replaced():
 
 def test_unknown_terrain_is_refused_with_the_known_ones():
   with pytest.raises(UserError, match="lava.*carpet.*transitions"):
-    compiled("lava")
+    SimCfg(terrain="lava").check()
 
 
 def test_courses_end_where_their_ground_does():

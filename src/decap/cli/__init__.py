@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 
 from decap import __version__
-from decap.errors import UserError, unknown
+from decap.errors import UserError, check_known
 from decap.options.args import Args, validate
 from decap.options.reading import read
 
@@ -64,8 +64,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def parse(argv: Sequence[str]) -> Args:
   """A command with its options."""
   name, *rest = argv
-  if name not in SUBCOMMANDS:
-    raise unknown("command", name, SUBCOMMANDS)
+  check_known("command", name, SUBCOMMANDS)
   return read(command_class(name), rest, name, SUBCOMMANDS[name])
 
 

@@ -10,8 +10,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from decap.errors import unknown
-
 HARD = ((0.02, 1.0), (0.9, 0.95, 0.001))
 """MuJoCo's solref and solimp as in training."""
 
@@ -116,9 +114,3 @@ TERRAINS: dict[str, Course] = {
   ),
 }
 """Terrains by name."""
-
-
-def check_terrain(name: str) -> None:
-  """Refuse a terrain that does not exist."""
-  if name not in TERRAINS:
-    raise unknown("terrain", name, TERRAINS)

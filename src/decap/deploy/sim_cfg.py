@@ -8,8 +8,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from decap.deploy.grounds import check_terrain
-from decap.errors import UserError
+from decap.deploy.grounds import TERRAINS
+from decap.errors import UserError, check_known
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class SimCfg:
 
   def check(self) -> None:
     """Refuse what cannot be simulated, in one sentence."""
-    check_terrain(self.terrain)
+    check_known("terrain", self.terrain, TERRAINS)
     ranges = {
       "delay_s": (0.0, 0.02),
       "motor_strength": (0.0, 2.0),

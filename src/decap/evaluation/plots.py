@@ -13,7 +13,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from decap.errors import UserError, unknown
+from decap.errors import UserError, check_known
 from decap.evaluation.figure_style import panels, style
 from decap.evaluation.layout import title
 from decap.evaluation.metrics import measure_trajectory
@@ -99,7 +99,7 @@ def traces(
   A scalar quantity has one panel.
   """
   layout = next(iter(trajectories.values())).layout
-  _check_quantity(quantity, tuple(layout.limits))
+  check_known("quantity", quantity, layout.limits)
   limits = layout.limits[quantity]
   groups: dict[str, tuple[int, ...]] = layout.groups
   if quantity in layout.scalars:
@@ -157,7 +157,7 @@ def distributions(results: Results) -> Figure:
 def joint_violations(results: Results, quantity: str = "joint_vel") -> Figure:
   """Share of steps at which each joint is above its limit, by joint and policy."""
   layout = next(iter(results.values())).layout
-  _check_quantity(quantity, layout.joint_quantities)
+  check_known("quantity", quantity, layout.joint_quantities)
   order = [j for indices in layout.groups.values() for j in indices]
   names = [layout.joint_names[j] for j in order]
   with panels(8, 1.2 + 0.2 * len(names), 1, 1) as (fig, ((ax,),)):
@@ -293,8 +293,3 @@ def _histogram(ax: Axes, results: Results, group: str, quantity: str) -> None:
   ax.set_yscale("log")
   ax.set_ylim(1e-6, 1)
   ax.axvline(1.0, **LIMIT)
-
-
-def _check_quantity(quantity: str, known: Sequence[str]) -> None:
-  if quantity not in known:
-    raise unknown("quantity", quantity, known)

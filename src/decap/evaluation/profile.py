@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from decap.errors import UserError, unknown
+from decap.errors import UserError, check_known
 from decap.evaluation.layout import Layout, Limits, limits_by_row
 from decap.evaluation.metrics import measure_trajectory
 from decap.evaluation.table_formats import numbers_table
@@ -84,8 +84,7 @@ def complete_rule(
 ) -> dict[str, float]:
   """A quantile for every group and every scalar quantity, the chosen ones among them."""
   for name in chosen:
-    if name not in known:
-      raise unknown("group", name, known)
+    check_known("group", name, known)
   return {**dict.fromkeys(known, DEFAULT_QUANTILE), **chosen}
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
-from decap.errors import UserError, unknown
+from decap.errors import UserError, check_known
 from decap.files import check_writable
 
 
@@ -110,8 +110,7 @@ def one_of(kind: str, names: Callable[[], Collection[str]]) -> Check:
   """One of the names that are known when the option is read."""
 
   def check(option: str, value: str) -> str:
-    if value not in names():
-      raise unknown(kind, value, names())
+    check_known(kind, value, names())
     return value
 
   return Check(check)

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Collection
 from typing import Any
 
-from decap.errors import UserError, unknown
+from decap.errors import UserError, check_known
 
 BOUNDS: tuple[tuple[str, Callable[[float], bool], str], ...] = (
   (
@@ -62,8 +62,8 @@ def check_values(
   elif isinstance(value, (int, float)) and not isinstance(value, bool):
     if value != default:
       _check_number(value, option)
-  elif option.endswith(".command-name") and value not in (None, *commands):
-    raise unknown(f"command of {option}", value, commands)
+  elif option.endswith(".command-name") and value is not None:
+    check_known(f"command of {option}", value, commands)
 
 
 def _check_number(value: float, option: str) -> None:

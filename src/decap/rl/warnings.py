@@ -65,8 +65,8 @@ class Warnings:
     """QUANTILES over environments of a row's largest joint, at the last step."""
     index = list(self._constraints.cost_names).index(row)
     columns = list(self._constraints.rows[index].columns)
-    q = [v if v.dim() == 2 else v.unsqueeze(1) for v in quantities.values()]
-    peak = torch.cat(q, dim=1)[:, columns].amax(1).cpu()  # [B]
+    q = self._constraints.composition.join(quantities)
+    peak = q[:, columns].amax(1).cpu()  # [B]
     peak = peak[peak.isfinite()]
     if not len(peak):
       return [float("nan")] * len(QUANTILES)

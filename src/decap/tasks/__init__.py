@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Literal
 
-from decap.errors import unknown
+from decap.errors import check_known
 
 if TYPE_CHECKING:
   from decap.envs.constrained_env import ConstrainedEnvCfg
@@ -56,8 +56,7 @@ TASKS: dict[str, Task] = {
 
 def get_task(name: str) -> Task:
   """The task of that name."""
-  if name not in TASKS:
-    raise unknown("task", name, TASKS)
+  check_known("task", name, TASKS)
   return TASKS[name]
 
 
