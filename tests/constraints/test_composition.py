@@ -69,19 +69,16 @@ def test_rows_over_time_are_those_of_the_rule_by_columns(rule):
     torch.testing.assert_close(rows[:, 1], by_column[:, [0, 2]].amax(1))
 
 
-def test_several_limits_at_once_are_each_alone():
+def test_other_limits_leave_its_own_scale_alone():
   torch.manual_seed(0)
-  c, looser = composition(), composition()
+  c, looser, plain = composition(), composition(), composition()
   looser.limit.mul_(1.2)
-  both, plain = c.new_scale(2), c.new_scale()
   own = c.new_scale()
   for _ in range(3):
     q = torch.rand(64, 4) * 1.4 * c.limit
-    stack = torch.stack((c.limit, looser.limit))
-    rows = c.probabilities(q, limit=stack, scale=both)  # [B, 2, K]
-    torch.testing.assert_close(rows[:, 0], c.probabilities(q, scale=plain))
-    alone = c.probabilities(q, limit=looser.limit, scale=own)
-    torch.testing.assert_close(rows[:, 1], alone)
+    rows = c.probabilities(q, limit=looser.limit, scale=own)
+    torch.testing.assert_close(rows, looser.probabilities(q))
+    torch.testing.assert_close(c.probabilities(q), plain.probabilities(q))
 
 
 def test_what_is_not_finite_is_a_violation_and_stays_out_of_the_scale():

@@ -138,8 +138,7 @@ class Composition:
   ) -> torch.Tensor:
     """δ of each row, the largest of its joints (Eq. 2 to 4), and c̄ moved on. # [B, K]
 
-    δ̄ is the maximum over rows. Several limits [S, C] at once, with a scale made by
-    ``new_scale(S)``, cost no more operations than one and give [B, S, K].
+    δ̄ is the maximum over rows.
 
     Args:
       q: Quantities. # [B, C]
@@ -154,8 +153,6 @@ class Composition:
     if self.shared:
       highest = collective.maximum(highest)
     scale.update_largest(highest - limit)
-    if limit.dim() == 2:
-      q = q.unsqueeze(1)  # [B, 1, C]
     if cfg.rule == "cat":
       delta = cat_probability(q, limit, self.p_max, scale.value)
     else:
@@ -168,7 +165,7 @@ class Composition:
         kappa=cfg.kappa,
         barrier=cfg.barrier,
       )
-    return delta[..., self.row_columns].amax(-1)
+    return delta[:, self.row_columns].amax(2)
 
   def costs(self, q: torch.Tensor) -> torch.Tensor:
     """1 where any joint of a row is above its limit, else 0. # [B, C] -> [B, K]"""
@@ -180,11 +177,10 @@ class Composition:
     """q / ε: 1 is at the limit. # [B, C]"""
     return q / self.limit
 
-  def new_scale(self, levels: int | None = None) -> ViolationScale:
-    """A fresh violation scale [C], or [levels, C] for several limits at once."""
-    columns = len(self.limit)
+  def new_scale(self) -> ViolationScale:
+    """A fresh violation scale. # [C]"""
     return ViolationScale(
-      (columns,) if levels is None else (levels, columns),
+      self.limit.shape,
       floor=self.termination.floor(self.limit),
       decay=self.termination.scale_decay,
       device=self.limit.device,
