@@ -2,6 +2,8 @@
 
 import dataclasses
 import inspect
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -131,20 +133,17 @@ def test_editing_one_method_leaves_the_next_alone():
 
 
 def test_cats_p_max_rises_linearly_in_expected_lifetime():
-  class Manager:
-    p_max = torch.full((3,), 0.25)
-
-  class Env:
-    constraint_manager = Manager()
-
-  set_p_max = methods._cat_schedule(Env())  # ty: ignore[invalid-argument-type]
+  p_max = torch.full((3,), 0.25)
+  manager = SimpleNamespace(composition=SimpleNamespace(p_max=p_max))
+  env: Any = SimpleNamespace(constraint_manager=manager)
+  set_p_max = methods._cat_schedule(env)
   set_p_max(0.0)
-  torch.testing.assert_close(Manager.p_max, torch.full((3,), 0.05))
+  torch.testing.assert_close(p_max, torch.full((3,), 0.05))
   set_p_max(0.25)  # Half of the ramp: 1 / (20 + 0.5 · (4 − 20)) = 1/12
-  torch.testing.assert_close(Manager.p_max, torch.full((3,), 1 / 12))
+  torch.testing.assert_close(p_max, torch.full((3,), 1 / 12))
   for progress in (0.5, 0.75, 1.0):
     set_p_max(progress)
-    torch.testing.assert_close(Manager.p_max, torch.full((3,), 0.25))
+    torch.testing.assert_close(p_max, torch.full((3,), 0.25))
 
 
 @pytest.mark.parametrize(

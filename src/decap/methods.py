@@ -281,11 +281,11 @@ def _cat_schedule(env: ConstrainedEnv) -> Schedule:
 
   It is there at half of the run, as in its authors' code (1000 of 2000 iterations).
   """
-  manager = env.constraint_manager
-  final = manager.p_max.clone()
+  p_max = env.constraint_manager.composition.p_max
+  final = p_max.clone()
 
   def set_p_max(progress: float) -> None:
-    manager.p_max.copy_(final / (5.0 - 4.0 * min(1.0, 2.0 * progress)))
+    p_max.copy_(final / (5.0 - 4.0 * min(1.0, 2.0 * progress)))
 
   return set_p_max
 

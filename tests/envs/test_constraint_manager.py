@@ -183,7 +183,7 @@ def test_terms_of_classes_are_built_and_reset(env):
 
 def test_p_max_may_change_in_place(env):
   constraints = manager(env, rule="cat")
-  constraints.p_max.fill_(0.05)
+  constraints.composition.p_max.fill_(0.05)
   env.made_up[0, 0], env.made_up[0, 11], env.scalar[0] = 11.0, 110.0, 2.5
   assert constraints.compute()["delta"].tolist() == pytest.approx([0.05, 0, 0, 0])
 

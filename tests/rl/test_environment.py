@@ -27,12 +27,7 @@ class Points:
     self.position = torch.zeros(self.num_envs, len(JOINTS))
     groups = {"all": BodyGroupCfg((".*",), p_max=0.5)}
     composition = Composition({"speed": {"all": 0.1}}, groups, JOINTS)
-    self.constraint_manager = SimpleNamespace(
-      groups=groups,
-      composition=composition,
-      rows=composition.rows,
-      cost_names=tuple(row.name for row in composition.rows),
-    )
+    self.constraint_manager = SimpleNamespace(groups=groups, composition=composition)
     term = SimpleNamespace(target_names=JOINTS)
     self.action_manager = SimpleNamespace(
       total_action_dim=2, active_terms=["joints"], get_term=lambda name: term

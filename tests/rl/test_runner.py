@@ -178,8 +178,9 @@ def test_interrupts_infeasible_limits_and_foreign_policies(
   assert "Stopping after this iteration" in out
   (warning,) = [w for w in out.splitlines() if "joint_torque/lower was exceeded" in w]
   assert "at every step of the last 2 iterations" in warning
-  torque = runner.env.constraint_manager.rows[5].columns
-  assert runner.env.constraint_manager.rows[5].name == "joint_torque/lower"
+  row = runner.env.constraint_manager.composition.rows[5]
+  torque = row.columns
+  assert row.name == "joint_torque/lower"
   joints = [column - 2 * 29 for column in torque]  # The third of four quantities.
   peak = runner._quantities["joint_torque"][:, joints].amax(1)
   low, middle, high = np.quantile(peak.numpy(), (0.05, 0.5, 0.95))

@@ -125,7 +125,7 @@ def unconstrained(settings: Settings) -> Row:
   manager = env.constraint_manager
   nothing = {
     "delta": torch.zeros(env.num_envs, device=env.device),
-    "costs": torch.zeros(env.num_envs, len(manager.rows), device=env.device),
+    "costs": torch.zeros(env.num_envs, len(manager.cost_names), device=env.device),
     "quantities": {},
     "margins": {},
   }

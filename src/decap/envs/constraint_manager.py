@@ -16,7 +16,7 @@ from mjlab.managers.manager_base import ManagerBase, ManagerTermBaseCfg
 from prettytable import PrettyTable
 
 from decap import mjlab_private
-from decap.constraints.composition import SCALAR_P_MAX, Composition, ConstraintRow
+from decap.constraints.composition import SCALAR_P_MAX, Composition
 from decap.constraints.groups import BodyGroupCfg
 from decap.constraints.termination import TerminationCfg, largest_finite
 
@@ -74,7 +74,7 @@ class ConstraintManager(ManagerBase):
     table.title = f"Active Constraints ({self.composition.termination.rule})"
     table.field_names = ["Constraint", "Limit", "Joints"]
     table.align["Constraint"] = "l"
-    for row in self.rows:
+    for row in self.composition.rows:
       table.add_row([row.name, row.limit, len(row.columns)])
     return f"<ConstraintManager> contains {len(self.cfg)} active terms.\n{table}"
 
@@ -85,18 +85,9 @@ class ConstraintManager(ManagerBase):
     return list(self.cfg)
 
   @property
-  def rows(self) -> list[ConstraintRow]:
-    return self.composition.rows
-
-  @property
   def cost_names(self) -> tuple[str, ...]:
     """Names of the columns of ``costs``: "term/group", or "term" for scalars."""
     return self.composition.row_names
-
-  @property
-  def p_max(self) -> torch.Tensor:
-    """Termination probability at the limit; may be changed in place. # [C]"""
-    return self.composition.p_max
 
   # Methods.
 
@@ -139,7 +130,7 @@ class ConstraintManager(ManagerBase):
 
   def _name_statistics(self) -> None:
     columns = [""] * len(self.composition.limit)
-    for row in self.rows:
+    for row in self.composition.rows:
       for column in row.columns:
         columns[column] = row.name
     self._mean_names = (

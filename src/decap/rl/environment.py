@@ -6,12 +6,12 @@ in `rl/` imports an environment.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 from torch import Tensor
 
-from decap.constraints.composition import Composition, ConstraintRow
+from decap.constraints.composition import Composition
 from decap.constraints.groups import BodyGroupCfg
 
 
@@ -31,11 +31,6 @@ class Constraints(Protocol):
 
   groups: dict[str, BodyGroupCfg]
   composition: Composition
-
-  @property
-  def rows(self) -> Sequence[ConstraintRow]: ...
-  @property
-  def cost_names(self) -> tuple[str, ...]: ...
 
 
 class Environment(Protocol):

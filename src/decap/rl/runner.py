@@ -83,7 +83,7 @@ class Runner:
     self._on_iteration = on_iteration
     self._stop = False
     self.watcher = Watcher(make_probe, cfg.eval_interval)
-    self.warnings = Warnings(env.constraint_manager)
+    self.warnings = Warnings(env.constraint_manager.composition)
     self._quantities: dict[str, torch.Tensor] = {}
     self._losses: dict[str, torch.Tensor] = {}
     self._marks = torch.zeros(0)
@@ -96,7 +96,7 @@ class Runner:
     self.graphs: capture.Graphs | None = None
     if use_graphs and self._can_capture():
       self.graphs = capture.Graphs(self)
-    columns = cost_columns(env.constraint_manager.cost_names, costs)
+    columns = cost_columns(env.constraint_manager.composition.row_names, costs)
     self._cost_index = [torch.tensor(c, device=self.device) for c in columns.values()]
     # The environment's construction draws numbers too; seed again, so that a run does
     # not depend on how many.

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 
 import torch
 
+from decap.constraints.composition import Composition
 from decap.rl.display import violations
-from decap.rl.environment import Constraints
 
 INFEASIBLE_AFTER = 50
 """Iterations in a row at which a limit is violated at every step before we say so."""
@@ -18,8 +18,8 @@ QUANTILES = (0.05, 0.5, 0.95)
 class Warnings:
   """Limits that nobody meets, and physics that breaks or overflows."""
 
-  def __init__(self, constraints: Constraints):
-    self._constraints = constraints
+  def __init__(self, composition: Composition):
+    self._composition = composition
     self.infeasible: dict[str, int] = {}
     """Row → iterations in a row without a step below its limit."""
 
@@ -63,10 +63,9 @@ class Warnings:
 
   def _quantiles(self, row: str, quantities: Mapping[str, torch.Tensor]) -> list[float]:
     """QUANTILES over environments of a row's largest joint, at the last step."""
-    index = list(self._constraints.cost_names).index(row)
-    columns = list(self._constraints.rows[index].columns)
-    q = self._constraints.composition.join(quantities)
-    peak = q[:, columns].amax(1).cpu()  # [B]
+    (columns,) = (r.columns for r in self._composition.rows if r.name == row)
+    q = self._composition.join(quantities)
+    peak = q[:, list(columns)].amax(1).cpu()  # [B]
     peak = peak[peak.isfinite()]
     if not len(peak):
       return [float("nan")] * len(QUANTILES)
