@@ -49,6 +49,10 @@ class Aid:
     return {"Constraint/budget": 0.3}
 
 
+def test_without_an_aid_the_best_stays(agent):
+  assert agent.build().progress.fade == 1.0
+
+
 def test_aids_hear_of_every_iteration(agent):
   alg = agent.build(PpoCfg(survival=True, entropy_coef=0.01, entropy_final=0.001))
   alg.feasibility = Aid()
