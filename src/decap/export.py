@@ -201,7 +201,8 @@ def describe(env: Any, spec: RunSpec, agent: AgentCfg) -> dict[str, Any]:
   Args:
     env: The ConstrainedEnv that the policy is trained in.
   """
-  joints, action = _joint_action(env)
+  action = joint_action(env)
+  joints = list(action.target_names)
   return {
     "task": spec.task,
     "method": spec.method,
@@ -225,17 +226,17 @@ def describe(env: Any, spec: RunSpec, agent: AgentCfg) -> dict[str, Any]:
   }
 
 
-def _joint_action(env: Any) -> tuple[list[str], Any]:
-  """Joints in action order and the one joint-position action that moves them."""
+def joint_action(env: Any) -> Any:
+  """The one joint-position action that moves the robot."""
   from mjlab.envs.mdp.actions import JointPositionAction
 
   terms = [env.action_manager.get_term(n) for n in env.action_manager.active_terms]
   if len(terms) != 1 or not isinstance(terms[0], JointPositionAction):
     raise UserError(
-      "Only policies with one joint-position action can be exported, not "
+      "The task must have one joint-position action, not "
       f"{[type(term).__name__ for term in terms]}."
     )
-  return list(terms[0].target_names), terms[0]
+  return terms[0]
 
 
 def _per_joint(value: Any, num_joints: int) -> list[float]:

@@ -21,6 +21,7 @@ from decap.evaluation.protocol import (
   Protocol,
 )
 from decap.evaluation.trajectory import Sample
+from decap.export import joint_action
 
 if TYPE_CHECKING:
   from decap.envs.constrained_env import ConstrainedEnv, ConstrainedEnvCfg
@@ -85,7 +86,7 @@ def make_layout(env: ConstrainedEnv, description: RobotDescription) -> Layout:
   robot = env.scene[env.cfg.constrained_entity]
   constraints = env.cfg.constraints
   groups = resolve_groups(env.cfg.groups, robot.joint_names)
-  term, scale = _joint_action(env), torch.zeros(len(robot.joint_names))
+  term, scale = joint_action(env), torch.zeros(len(robot.joint_names))
   whole = isinstance(term.scale, torch.Tensor)
   scale[term.target_ids.cpu()] = term.scale[0].cpu() if whole else term.scale
   return Layout(
@@ -136,7 +137,7 @@ def _read_sample(env: Any, bodies: torch.Tensor, head: torch.Tensor) -> None:
   data, indexing = robot.data.data, robot.indexing
   columns = indexing.joint_v_adr
   action = env.action_manager.action
-  term = _joint_action(env)
+  term = joint_action(env)
   joints = action.new_zeros(env.num_envs, robot.num_joints)
   env.evaluation_sample = {
     "action": joints.index_copy_(1, term.target_ids, action),
@@ -265,13 +266,6 @@ def _set_commands(cfg: ConstrainedEnvCfg, protocol: Protocol) -> None:
 
 
 # Parts of the sample.
-
-
-def _joint_action(env: Any) -> Any:
-  names = env.action_manager.active_terms
-  if len(names) != 1:
-    raise UserError(f"The task must have one joint-position action, not {names}.")
-  return env.action_manager.get_term(names[0])
 
 
 def _base_velocity(data: Any, indexing: Any) -> torch.Tensor:

@@ -7,7 +7,6 @@ a CPU and as one CUDA graph on a GPU; the host reads nothing until the end.
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +32,7 @@ from decap.evaluation.protocol import SWITCHING_S, SWITCHING_SCHEDULE, Protocol
 from decap.evaluation.results import Result, file_names
 from decap.evaluation.trajectory import Sample, Trajectory, TrajectoryRecorder
 from decap.provenance import versions
+from decap.rl.display import Stopwatch
 from decap.tasks import TASKS
 
 if TYPE_CHECKING:
@@ -239,8 +239,8 @@ def run_steps(
   """
   with _stream(env) as stream, torch.no_grad():
     start()
-    _synchronize(env)
-    began = time.perf_counter()
+    watch, seconds = Stopwatch(str(env.device)), 0.0
+    watch.lap()
     now = step
     for t in range(count):
       if stream is not None and t == EAGER_STEPS:
@@ -251,10 +251,10 @@ def run_steps(
       now()
       after()
       if (t + 1) % SYNC_STEPS == 0 or t + 1 == count:
-        _synchronize(env)
+        seconds += watch.lap()
         if on_step:
           on_step(t + 1)
-    return time.perf_counter() - began
+    return seconds
 
 
 @contextlib.contextmanager
@@ -272,8 +272,3 @@ def _stream(env: Any) -> Iterator[torch.cuda.Stream | None]:
     return
   with capture.own_stream(env.sim) as stream:
     yield stream
-
-
-def _synchronize(env: Any) -> None:
-  if torch.device(env.device).type == "cuda":
-    torch.cuda.synchronize()
