@@ -11,6 +11,19 @@ def test_both_simulators_agree_at_the_same_step():
   assert found["worst_fine_step_m_s"] <= fidelity.TOLERANCE_M_S
 
 
+def test_the_first_action_hears_the_command(monkeypatch):
+  monkeypatch.setattr(fidelity, "SECONDS", 0.02)
+  monkeypatch.setattr(fidelity, "COUNTED_S", 0.02)
+  bundle, heard = load_bundle(POLICY), []
+  act = bundle.act
+  monkeypatch.setattr(bundle, "act", lambda obs: heard.append(obs) or act(obs))
+  fidelity.training_speeds(bundle, (0.3, 0.8))
+  names = [term.name for term in bundle.observations]
+  place = sum(term.dim for term in bundle.observations[: names.index("command")])
+  scale = bundle.observations[names.index("command")].scale[0]
+  assert heard[0][:, place] == pytest.approx([0.3 * scale, 0.8 * scale])
+
+
 def test_table_shows_both_differences():
   row = {
     "command": 0.5,

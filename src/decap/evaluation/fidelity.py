@@ -102,7 +102,7 @@ def training_speeds(
   assert command is not None
   command.zero_()
   command[:, 0] = torch.tensor(commands)
-  obs: Any = env.observation_manager.compute()
+  obs: Any = env.observation_manager.compute(update_history=True)  # The command is new.
   wanted = sum(term.dim for term in bundle.observations)
   if obs["actor"].shape[1] != wanted:
     raise UserError(
