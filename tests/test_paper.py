@@ -202,14 +202,14 @@ def test_every_table_says_how_much_of_delta_was_applied(root, template):
 def test_ablations_and_other_grounds_have_sections_of_their_own(root, template):
   put(root, template, "decap", 1, 0.5)
   put(root, template, "mine", 1, 0.7, method="decap")
-  put(root, template, "continued", 1, 0.5, method="decap")
+  put(root, template, "middle", 1, 0.5, method="decap")
   put(root, template, "kappa-3", 1, 0.4, method="decap")
   put(root, template, "decap", 1, 0.6, disturbed=True)
   put(root, template, "decap", 1, 0.8, task="g1-rough")
   parts = re.split(r"^## ", "\n".join(lines(root)), flags=re.MULTILINE)
   named = {part.splitlines()[0]: part for part in parts}
   flat = named["Methods on flat ground"]
-  assert "mine (n = 1)" in flat and "κ 3" not in flat and "10 M more" not in flat
+  assert "mine (n = 1)" in flat and "κ 3" not in flat and "Eq. 4 whole" not in flat
   assert "**Smoothness, with noise and pushes.**" in flat and "| 0.60 ±" in flat
   assert paper.NOTHING in named["Ablations from scratch"]
   continued = named["Ablations that go on from one policy"]

@@ -98,7 +98,7 @@ def _beside_paper(
   table: Table, labels: dict[str, str], values: dict[str, Any], baseline: str
 ) -> Table:
   """The table with what the paper prints below each row that it has."""
-  same = {"continued": "decap"}  # What the paper compares its ablations with.
+  same = {"middle": "decap"}  # What the paper compares its ablations with.
   rows: list[Row] = []
   for row in table.rows:
     rows.append(row)

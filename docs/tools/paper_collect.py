@@ -49,9 +49,9 @@ def row_name(run: PlannedRun) -> str:
   kind, _, change = label.partition("_")
   if kind == "coefficient":
     return f"coefficient-{method}-{change.rpartition('=')[2]}"
-  if kind == "continued" and change:
+  if kind == "middle" and change:
     return "p-max-half" if change.startswith("p-max") else change.replace("=", "-")
-  if kind == "continued" and method != "decap":
+  if kind == "continued":
     return f"{method}-continued"
   return label or method
 
