@@ -24,27 +24,28 @@ TOLERANCE_M_S = 0.05
 SECONDS, COUNTED_S = 10.0, 6.0
 
 
-def compare(bundle: Bundle, commands: Sequence[float] = COMMANDS) -> dict[str, Any]:
-  """Mean forward speed in both simulators for each command.
+def compare(bundle: Bundle) -> dict[str, Any]:
+  """Mean forward speed in both simulators for each of `COMMANDS`.
 
   The training simulator also runs at sim-to-sim's physics step: what differs then is
   the model, and what differs besides is training's coarser step.
   """
-  trained = training_speeds(bundle, commands)
-  fine = training_speeds(bundle, commands, PHYSICS_DT_S)
-  rows = []
-  for command, speed, fine_speed in zip(commands, trained, fine, strict=True):
-    ours = sim2sim_speed(bundle, command)
-    rows.append(
-      {
-        "command": command,
-        "training": speed,
-        "training_fine_step": fine_speed,
-        "sim2sim": ours,
-        "difference": ours - speed,
-        "difference_fine_step": ours - fine_speed,
-      }
+  trained = training_speeds(bundle, COMMANDS)
+  fine = training_speeds(bundle, COMMANDS, PHYSICS_DT_S)
+  ours = [sim2sim_speed(bundle, command) for command in COMMANDS]
+  rows = [
+    {
+      "command": command,
+      "training": speed,
+      "training_fine_step": fine_speed,
+      "sim2sim": our_speed,
+      "difference": our_speed - speed,
+      "difference_fine_step": our_speed - fine_speed,
+    }
+    for command, speed, fine_speed, our_speed in zip(
+      COMMANDS, trained, fine, ours, strict=True
     )
+  ]
   worst = max(abs(row["difference"]) for row in rows)
   return {
     "policy": bundle.folder.name,
