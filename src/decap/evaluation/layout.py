@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import MISSING, Field, asdict, dataclass, field, fields
 from typing import Any, NamedTuple
 
 import torch
@@ -154,20 +154,17 @@ class Layout:
 
   @staticmethod
   def from_dict(data: Mapping[str, Any]) -> Layout:
-    return Layout(
-      joint_names=tuple(data["joint_names"]),
-      groups={name: tuple(indices) for name, indices in data["groups"].items()},
-      p_max=dict(data["p_max"]),
-      limits={
-        name: dict(limit) if isinstance(limit, Mapping) else limit
-        for name, limit in data["limits"].items()
-      },
-      action_scale=tuple(data["action_scale"]),
-      control_dt=data["control_dt"],
-      physics_dt=data["physics_dt"],
-      scalar_p_max=dict(data.get("scalar_p_max", {})),
-      units=dict(data.get("units", {})),
-      tracking_reward=tuple(data.get("tracking_reward", (1.5, 0.25))),
-      feet=data.get("feet", 2),
-      segments=tuple(data.get("segments", ())),
-    )
+    """What `to_dict` gave, from JSON; older files lack some that have defaults."""
+    names = [f.name for f in fields(Layout) if f.name in data or _required(f)]
+    return Layout(**{name: _with_tuples(data[name]) for name in names})
+
+
+def _required(field: Field) -> bool:
+  return field.default is MISSING and field.default_factory is MISSING
+
+
+def _with_tuples(value: Any) -> Any:
+  """JSON has lists where a layout has tuples."""
+  if isinstance(value, Mapping):
+    return {name: _with_tuples(inner) for name, inner in value.items()}
+  return tuple(value) if isinstance(value, list) else value

@@ -189,7 +189,7 @@ class Rollout:
     if self._recording:
       recorder, skeleton = self._recording
       assert self._sample is not None
-      more = {"age": self.metrics.age, "delta": self.metrics.delta}
+      more = {"age": self.metrics.age, "delta": self.metrics.violations.delta}
       recorder.add(self._sample, **more, points=skeleton.points())
 
   def _set_command(self, t: int) -> None:
