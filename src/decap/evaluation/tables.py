@@ -36,8 +36,6 @@ STANDING = "Standing still"
 LOSSES = {"lower": float, "higher": lambda v: -v, "whole": lambda v: abs(v - 100.0)}
 """What the best of a column has least of: who does more than told is no better."""
 
-INTERVAL = "[±] 95 % interval of their mean (Student's t)"
-
 
 @dataclass(frozen=True)
 class Cell:
@@ -289,7 +287,8 @@ def _note(methods: Sequence[MethodResults], baseline: MethodResults | None) -> s
   protocol = methods[0].results[0].protocol
   counts = sorted({len(method.results) for method in methods})
   seeds = " or ".join(str(count) for count in counts)
-  over = f"± over seeds, {INTERVAL}" if counts[-1] > 1 else "± over rollouts"
+  interval = "[±] 95 % interval of their mean (Student's t)"
+  over = f"± over seeds, {interval}" if counts[-1] > 1 else "± over rollouts"
   if counts[0] == 1 < counts[-1]:
     over += "; over rollouts where there is one seed"
   commands = protocol["command"] or protocol["commands"]
