@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from decap.evaluation.layout import QUANTITIES, Layout, short_title, title
+from decap.evaluation.layout import Layout, title
 from decap.evaluation.protocol import COMMANDS, fallen_stops
 
 Path = tuple[str, ...]
@@ -101,7 +101,7 @@ def by_group(layout: Layout, path: Callable[[str, str], Path], *looks: Any) -> S
   """A share of every constrained quantity of joints, which stands at path(name, group)."""
   return {
     group: tuple(
-      share(short_title(name), path(name, group), *looks)
+      share(title(name, "short"), path(name, group), *looks)
       for name in layout.joint_quantities
     )
     for group in layout.groups
@@ -112,9 +112,7 @@ def smoothness(layout: Layout, group: str, under: Path = ()) -> Columns:
   """The paper's four, acceleration by both time steps, and what else is constrained."""
   return tuple(
     Column(
-      QUANTITIES[name].paper if name in QUANTITIES else title(name),
-      (*under, "smoothness", group, name),
-      unit=layout.unit(name),
+      title(name, "paper"), (*under, "smoothness", group, name), unit=layout.unit(name)
     )
     for name in layout.smoothness
   )
@@ -124,7 +122,7 @@ def task(layout: Layout) -> Columns:
   """Violations of the paper's two quantities, tracking over random commands, falls."""
   return (
     *(
-      share(f"{short_title(n)} {g}", ("violations", g, n, "any_joint"), unit="%")
+      share(f"{title(n, 'short')} {g}", ("violations", g, n, "any_joint"), unit="%")
       for n in ("joint_acc", "action_rate")
       if n in layout.joint_quantities
       for g in layout.groups

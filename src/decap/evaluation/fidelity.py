@@ -30,22 +30,17 @@ def compare(bundle: Bundle) -> dict[str, Any]:
   The training simulator also runs at sim-to-sim's physics step: what differs then is
   the model, and what differs besides is training's coarser step.
   """
-  trained = training_speeds(bundle, COMMANDS)
-  fine = training_speeds(bundle, COMMANDS, PHYSICS_DT_S)
-  ours = [sim2sim_speed(bundle, command) for command in COMMANDS]
-  rows = [
-    {
-      "command": command,
-      "training": speed,
-      "training_fine_step": fine_speed,
-      "sim2sim": our_speed,
-      "difference": our_speed - speed,
-      "difference_fine_step": our_speed - fine_speed,
-    }
-    for command, speed, fine_speed, our_speed in zip(
-      COMMANDS, trained, fine, ours, strict=True
-    )
-  ]
+  speeds = {
+    "training": training_speeds(bundle, COMMANDS),
+    "training_fine_step": training_speeds(bundle, COMMANDS, PHYSICS_DT_S),
+    "sim2sim": [sim2sim_speed(bundle, command) for command in COMMANDS],
+  }
+  rows = []
+  for command, *row in zip(COMMANDS, *speeds.values(), strict=True):
+    trained, fine, ours = row
+    differences = {"difference": ours - trained, "difference_fine_step": ours - fine}
+    named = zip(speeds, row, strict=True)
+    rows.append({"command": command, **dict(named), **differences})
   worst = max(abs(row["difference"]) for row in rows)
   return {
     "policy": bundle.folder.name,
@@ -96,12 +91,11 @@ def training_speeds(
   import torch
 
   from decap.envs.constrained_env import ConstrainedEnv
+  from decap.evaluation.environment import command_term
 
   env = ConstrainedEnv(_plain_cfg(bundle, len(commands), physics_dt_s), "cpu")
   env.reset(seed=0)
-  command = env.command_manager.get_command("twist")
-  assert command is not None
-  command.zero_()
+  command = command_term(env).command.zero_()
   command[:, 0] = torch.tensor(commands)
   obs: Any = env.observation_manager.compute(update_history=True)  # The command is new.
   wanted = sum(term.dim for term in bundle.observations)

@@ -23,7 +23,7 @@ from decap.constraints import (
 )
 from decap.errors import UserError
 from decap.evaluation.bins import Bins, Pick, number, summary
-from decap.evaluation.layout import TITLES, Layout
+from decap.evaluation.layout import QUANTITIES, Layout
 from decap.evaluation.motion import Motion
 from decap.evaluation.motion import finite as finite_motion
 from decap.evaluation.protocol import COMMANDS
@@ -48,7 +48,7 @@ def measure(
   scale: torch.Tensor,
   layout: Layout,
 ) -> dict[str, torch.Tensor]:
-  """Everything in `TITLES` and all that the environment constrains, by name.
+  """Everything in `QUANTITIES` and all that the environment constrains, by name.
 
   [..., J] each, or [...] for scalars. What the environment measured is taken; a
   robot's log holds none of it, and what two consecutive steps tell is enough for most.
@@ -116,7 +116,7 @@ class Metrics:
     self._prev_action = zeros(batch, joints, dtype=torch.float32)
     self._prev_vel = zeros(batch, joints, dtype=torch.float32)
     self._scale = torch.tensor(layout.action_scale, device=device)  # [J]
-    self._names = (*TITLES, *(n for n in layout.joint_quantities if n not in TITLES))
+    self._names = tuple(dict.fromkeys((*QUANTITIES, *layout.joint_quantities)))
     self.violations = Violations(layout, bins, device)
     self._steps = zeros(bins.count, 3)
     """That count, that are finite, that are not. # [K, 3]"""

@@ -130,8 +130,8 @@ class Rollout:
     watch(env, robot)
     self._recording: tuple[TrajectoryRecorder, Skeleton] | None = None
     if record:  # The first environments of each rollout.
-      firsts = range(0, protocol.rollouts * protocol.envs, protocol.envs)
-      ids = [first + i for first in firsts for i in range(record)]
+      every, rollouts = protocol.envs, range(protocol.rollouts)
+      ids = [k * every + i for k in rollouts for i in range(record)]
       recorder = TrajectoryRecorder(ids, protocol.steps, self.device)
       skeleton = Skeleton(env, self.layout, robot, recorder.env_ids)
       self._recording = recorder, skeleton

@@ -209,7 +209,7 @@ def _pipes(cells: Sequence[str]) -> str:
   return "| " + " | ".join(cells) + " |"
 
 
-_LATEX_CHARACTERS = {
+_LATEX_CHARACTERS: dict[str, str] = {
   "\\": r"\textbackslash{}",
   **{char: f"\\{char}" for char in "&%$#_{}"},
   "~": r"\textasciitilde{}",
@@ -230,8 +230,5 @@ _LATEX_CHARACTERS = {
 
 
 def _latex(text: str) -> str:
-  parts = (
-    "".join(_LATEX_CHARACTERS.get(char, char) for char in part)
-    for part in text.split("δ̄")
-  )
-  return r"$\bar\delta$".join(parts)
+  special = str.maketrans(_LATEX_CHARACTERS)
+  return r"$\bar\delta$".join(part.translate(special) for part in text.split("δ̄"))

@@ -114,13 +114,11 @@ def group_results(
       own = f"{own}, {result.policy.get('name')}"
     name = label or own
     methods.setdefault(name, MethodResults(name, [])).results.append(result)
-  order = list(METHOD_TITLES)
-
-  def rank(method: MethodResults) -> int:
-    name = method.results[0].policy.get("method")
-    return order.index(name) if name in order else len(order)
-
-  return sorted(methods.values(), key=rank)
+  rank = {name: place for place, name in enumerate(METHOD_TITLES)}
+  return sorted(
+    methods.values(),
+    key=lambda method: rank.get(method.results[0].policy.get("method"), len(rank)),
+  )
 
 
 def make_tables(
