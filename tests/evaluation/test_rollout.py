@@ -263,11 +263,9 @@ def test_other_limits_can_be_counted_against():
 @pytest.mark.parametrize(
   ("changes", "message"),
   [
-    ({"envs": 0}, "envs must be at least 1"),
     ({"warmup": 70}, "warmup must be between 0 and steps - 1 = 69"),
     ({"commands": "fixed"}, "fixed exactly when a command is given"),
     ({"command": (1.0, 0.0, 0.0)}, "fixed exactly when a command is given"),
-    ({"per_command": -1}, "per_command must be at least 0"),
     ({"push_interval_s": 0.0}, "push_interval_s must be positive"),
   ],
 )
