@@ -173,8 +173,7 @@ class Metrics:
     def numbers(pick: Pick) -> dict[str, Any]:
       return {
         "smoothness": self._smoothness(values, pick),
-        "violations": self.violations.violations(counted, pick),
-        "scalars": self.violations.scalars(counted, pick),
+        **self.violations.result(counted, pick),
         "tracking": self._tracking_result(self._tracking, motion, pick),
         **self._walking(motion, pick),
       }
