@@ -22,6 +22,7 @@ from matplotlib.figure import Figure
 from paper_claims import claims
 from paper_figures import learning_curves, trade_off
 from paper_rows import (
+  COST,
   SECTIONS,
   SHOWN,
   TITLES,
@@ -58,7 +59,8 @@ def section_tables(root: Path, section: Section) -> list[Table]:
       continue
     rows = {row_of(method): method for method in methods}
     base = rows.get(section.baseline)
-    made = {t.title: t for t in make_tables(methods, base.label if base else None)}
+    every = make_tables(methods, base.label if base else None, [COST])
+    made = {table.title: table for table in every}
     wanted = section.shown[: 2 if disturbed else None]
     chosen = [made[title] for title in wanted if title in made]
     if disturbed:

@@ -18,6 +18,7 @@ from statistics import fmean
 import numpy as np
 import yaml
 
+from decap.evaluation.columns import Column, Contents, share
 from decap.evaluation.results import Result, load_result
 from decap.evaluation.tables import METHOD_TITLES, MethodResults, group_results
 
@@ -54,9 +55,24 @@ SHOWN = (
   "Angular velocity (root mean square)",
   "What a run cost",
 )
-"""Tables of `decap compare` that the page has; the first two are the paper's."""
+"""Tables of `decap compare` that the page has, the first two the paper's, and `COST`."""
 BRIEF = (*SHOWN[:2], SHOWN[-1])
 """Those of ablations."""
+
+COST: Contents = (
+  "What a run cost",
+  "",
+  {
+    "": (
+      Column("Samples", ("cost", "samples"), 1, 1e-6, None, "M"),
+      Column("Wall clock", ("cost", "seconds"), 1, 1 / 60, None, "min"),
+      Column("Runs side by side", ("cost", "side_by_side"), 0, better=None),
+      Column("GPU time", ("cost", "gpu_seconds"), 1, 1 / 60, "lower", "min"),
+      share("δ̄ applied", ("cost", "applied"), better=None, unit="%"),
+    )
+  },
+)
+"""What training took, by the learning curve beside the metrics."""
 
 
 @dataclass(frozen=True)

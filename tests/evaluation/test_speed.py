@@ -17,10 +17,8 @@ from tests.evaluation.synthetic import make_trajectory
 class Bare(Rollout):
   """The same loop without a measurement."""
 
-  def step(self):
-    obs, *_ = self.env.step(self.policy.act(self.obs))
-    for name, value in obs.items():
-      self.obs[name].copy_(value)
+  def take(self, sample):
+    pass
 
   def _follow(self):
     pass

@@ -59,7 +59,7 @@ class EvaluateArgs(ProtocolArgs):
       protocol,
       device=self.device,
       backend=self.backend,
-      trajectory=min(self.trajectory, protocol.envs),
+      trajectory=self.trajectory,
       limits=limits,
     )
     written = evaluation.save(folder, label)

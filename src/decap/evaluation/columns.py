@@ -1,12 +1,12 @@
-"""Columns of the tables: where each number stands in a metrics file."""
+"""What the tables show: where each number stands in a metrics file."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from decap.evaluation.layout import QUANTITIES, Layout, short_title, title
+from decap.evaluation.layout import Layout, title
 from decap.evaluation.protocol import COMMANDS, fallen_stops
 
 Path = tuple[str, ...]
@@ -19,6 +19,8 @@ CONDITIONS: dict[str, Path] = {
   "random": (),
 }
 """What gait and posture are compared under, and where their numbers stand."""
+
+TASK = "Steps with a violation by at least one joint, and task performance"
 
 
 @dataclass(frozen=True)
@@ -42,54 +44,89 @@ class Column:
     return metrics, None
 
 
-def smoothness(layout: Layout, group: str, under: Path = ()) -> tuple[Column, ...]:
+Columns = tuple[Column, ...]
+Sections = dict[str, Columns]
+Contents = tuple[str, str, Sections]
+"""Title of a table, what its sections are, and columns by section."""
+
+
+def share(
+  title: str, path: Path, decimals: int = 2, better: Better = "lower", unit: str = ""
+) -> Column:
+  """A part of one, in percent."""
+  return Column(title, path, decimals, 100.0, better, unit)
+
+
+def contents(layout: Layout, segments: Mapping[str, str]) -> Iterator[Contents]:
+  """The paper's two tables first, then how they walk, then violations and δ̄."""
+  groups, walks = layout.groups, CONDITIONS.items()
+  yield "Smoothness", "Group", {group: smoothness(layout, group) for group in groups}
+  yield TASK, "", {"": task(layout)}
+  straight = (*_commands("forward", "backward"), _followed("Random", ()))
+  yield "Followed forward and backward", "", {"": straight}
+  yield "Followed sideways, turning and mixed; standing", "", {"": following_others()}
+  yield "Gait", "Commands", {walk: gait(under) for walk, under in walks}
+  postures = {walk: posture(segments, under) for walk, under in walks}
+  yield "Angular velocity (root mean square)", "Commands", postures
+  forward = {
+    f"{group}, {walk}": smoothness(layout, group, under)
+    for group in groups
+    for walk, under in list(walks)[:2]
+  }
+  yield "Smoothness while walking forward", "Group", forward
+  steps, joint_steps = (
+    by_group(layout, lambda n, g, kind=kind: ("violations", g, n, kind))
+    for kind in ("any_joint", "joint_steps")
+  )
+  yield "Steps with a violation by at least one joint (%)", "Group", steps
+  yield "Joint-steps with a violation (%)", "Group", joint_steps
+  axes = {
+    f"{name}, {walk}": tuple(
+      Column(axis, (*under, "angular_velocity", segment, axis), unit="rad/s")
+      for axis in "xyz"
+    )
+    for segment, name in segments.items()
+    for walk, under in walks
+  }
+  yield "Angular velocity by axis (root mean square)", "Body", axes
+  jitter = [share(f"Jitter {group}", ("jitter", group), unit="%") for group in groups]
+  power = (*jitter, Column("Mean δ̄", ("delta", "mean"), decimals=4))
+  yield "Action power above 5 Hz, and DeCap's termination probability", "", {"": power}
+  deciding = by_group(layout, lambda n, g: ("delta", "share", f"{n}/{g}"), 0, None)
+  yield "Share of δ̄ by the constraint that decides it (%)", "Group", deciding
+  yield "Quantities of the whole robot", "", {"": scalars(layout)}
+
+
+def by_group(layout: Layout, path: Callable[[str, str], Path], *looks: Any) -> Sections:
+  """A share of every constrained quantity of joints, which stands at path(name, group)."""
+  return {
+    group: tuple(
+      share(title(name, "short"), path(name, group), *looks)
+      for name in layout.joint_quantities
+    )
+    for group in layout.groups
+  }
+
+
+def smoothness(layout: Layout, group: str, under: Path = ()) -> Columns:
   """The paper's four, acceleration by both time steps, and what else is constrained."""
   return tuple(
     Column(
-      QUANTITIES[name].paper if name in QUANTITIES else title(name),
-      (*under, "smoothness", group, name),
-      unit=layout.unit(name),
+      title(name, "paper"), (*under, "smoothness", group, name), unit=layout.unit(name)
     )
     for name in layout.smoothness
   )
 
 
-def paper_violations(layout: Layout) -> tuple[Column, ...]:
-  """The paper's two quantities; further ones of a task have a table of their own."""
-  return tuple(
-    _share(
-      f"{short_title(name)} {group}", ("violations", group, name, "any_joint"), unit="%"
-    )
-    for name in ("joint_acc", "action_rate")
-    if name in layout.joint_quantities
-    for group in layout.groups
-  )
-
-
-def violations(layout: Layout, group: str, kind: str) -> tuple[Column, ...]:
-  """Every quantity of a group; kind is "any_joint" or "joint_steps"."""
-  return tuple(
-    _share(short_title(name), ("violations", group, name, kind))
-    for name in layout.joint_quantities
-  )
-
-
-def scalars(layout: Layout) -> tuple[Column, ...]:
-  """Quantities of the whole robot."""
-  columns: list[Column] = []
-  for name in layout.scalars:
-    text, share = title(name), ("delta", "share", name)
-    columns += (
-      Column(text, ("scalars", name, "mean"), unit=layout.unit(name)),
-      _share(f"{text} violations", ("scalars", name, "violations"), unit="%"),
-      _share(f"{text} share of δ̄", share, 0, None, "%"),
-    )
-  return tuple(columns)
-
-
-def task() -> tuple[Column, ...]:
-  """Tracking over random commands, and falls."""
+def task(layout: Layout) -> Columns:
+  """Violations of the paper's two quantities, tracking over random commands, falls."""
   return (
+    *(
+      share(f"{title(n, 'short')} {g}", ("violations", g, n, "any_joint"), unit="%")
+      for n in ("joint_acc", "action_rate")
+      if n in layout.joint_quantities
+      for g in layout.groups
+    ),
     Column("MAE xy", ("tracking", "mae_xy"), unit="m/s"),
     Column("Return xy", ("tracking", "return_xy"), better="higher"),
     _followed("Followed", ()),
@@ -97,19 +134,11 @@ def task() -> tuple[Column, ...]:
   )
 
 
-def following_straight() -> tuple[Column, ...]:
-  """Followed forward and backward, and over random commands."""
-  names = [name for name in COMMANDS if name.startswith(("forward", "backward"))]
-  return (*(_command(name) for name in names), _followed("Random", ()))
-
-
-def following_others() -> tuple[Column, ...]:
+def following_others() -> Columns:
   """Followed sideways, turning and mixed, and what happens without a command."""
-  names = [name for name in COMMANDS if name.startswith(("left", "right", "turn"))]
-  names += [name for name in COMMANDS if name.startswith("mixed")]
   zero, stops = ("commands", "zero"), ("commands", "stop", "falls_per_minute")
   return (
-    *(_command(name) for name in names),
+    *_commands("left", "right", "turn", "mixed"),
     _followed("Random yaw", (), "followed_yaw"),
     Column("Drift at zero", (*zero, "drift"), decimals=3, unit="m/s"),
     Column("Lift-offs at zero", (*zero, "gait", "lift_offs"), unit="1/s"),
@@ -117,17 +146,17 @@ def following_others() -> tuple[Column, ...]:
   )
 
 
-def gait(under: Path = ()) -> tuple[Column, ...]:
+def gait(under: Path = ()) -> Columns:
   """Correlation of the feet's contacts, shares of time, and steps."""
   return (
     Column("Correlation", (*under, "gait", "correlation")),
-    _share("Flight", (*under, "gait", "flight"), 1, unit="%"),
-    _share("Double support", (*under, "gait", "double_support"), 0, None, "%"),
+    share("Flight", (*under, "gait", "flight"), 1, unit="%"),
+    share("Double support", (*under, "gait", "double_support"), 0, None, "%"),
     Column("Lift-offs per foot", (*under, "gait", "lift_offs"), 2, 1.0, None, "1/s"),
   )
 
 
-def posture(segments: Mapping[str, str], under: Path = ()) -> tuple[Column, ...]:
+def posture(segments: Mapping[str, str], under: Path = ()) -> Columns:
   """Root mean square of angular velocity by part of the body, and the head's jerk."""
   return (
     *(
@@ -138,42 +167,20 @@ def posture(segments: Mapping[str, str], under: Path = ()) -> tuple[Column, ...]
   )
 
 
-def axes(segment: str, under: Path = ()) -> tuple[Column, ...]:
-  """Angular velocity by axis of a segment's own frame."""
+def scalars(layout: Layout) -> Columns:
+  """Mean, violations and share of δ̄ of each quantity of the whole robot."""
   return tuple(
-    Column(axis, (*under, "angular_velocity", segment, axis), unit="rad/s")
-    for axis in "xyz"
+    column
+    for name in layout.scalars
+    for column in (
+      Column(title(name), ("scalars", name, "mean"), unit=layout.unit(name)),
+      share(f"{title(name)} violations", ("scalars", name, "violations"), unit="%"),
+      share(f"{title(name)} share of δ̄", ("delta", "share", name), 0, None, "%"),
+    )
   )
 
 
-def jitter(groups: Sequence[str]) -> tuple[Column, ...]:
-  """Action power above 5 Hz, and mean δ̄."""
-  return (
-    *(_share(f"Jitter {group}", ("jitter", group), unit="%") for group in groups),
-    Column("Mean δ̄", ("delta", "mean"), decimals=4),
-  )
-
-
-def delta_share(layout: Layout, group: str) -> tuple[Column, ...]:
-  """Which constraint decides δ̄."""
-  return tuple(
-    _share(short_title(name), ("delta", "share", f"{name}/{group}"), 0, None)
-    for name in layout.joint_quantities
-  )
-
-
-def cost() -> tuple[Column, ...]:
-  """What training took; only where its curve was read beside the metrics."""
-  return (
-    Column("Samples", ("cost", "samples"), 1, 1e-6, None, "M"),
-    Column("Wall clock", ("cost", "seconds"), 1, 1 / 60, None, "min"),
-    Column("Runs side by side", ("cost", "side_by_side"), 0, better=None),
-    Column("GPU time", ("cost", "gpu_seconds"), 1, 1 / 60, "lower", "min"),
-    _share("δ̄ applied", ("cost", "applied"), better=None, unit="%"),
-  )
-
-
-def walk(under: Path) -> tuple[Column, ...]:
+def walk(under: Path) -> Columns:
   """What a single policy follows, and how: a line of its overview."""
   return (
     _followed("Followed", under),
@@ -183,18 +190,19 @@ def walk(under: Path) -> tuple[Column, ...]:
   )
 
 
-def _command(name: str) -> Column:
+def _commands(*kinds: str) -> Columns:
+  """Followed of all commands of some kinds."""
   # Turning on the spot is followed in yaw; there is nothing else to follow.
-  what = "followed_yaw" if name.startswith("turn") else "followed"
-  return _followed(name[0].upper() + name[1:], ("commands", name), what)
+  return tuple(
+    _followed(
+      name[0].upper() + name[1:],
+      ("commands", name),
+      "followed_yaw" if name.startswith("turn") else "followed",
+    )
+    for name in COMMANDS
+    if name.startswith(kinds)
+  )
 
 
 def _followed(title: str, under: Path, name: str = "followed") -> Column:
-  return _share(title, (*under, "tracking", name), 0, "whole", "%")
-
-
-def _share(
-  title: str, path: Path, decimals: int = 2, better: Better = "lower", unit: str = ""
-) -> Column:
-  """A part of one, in percent."""
-  return Column(title, path, decimals, 100.0, better, unit)
+  return share(title, (*under, "tracking", name), 0, "whole", "%")

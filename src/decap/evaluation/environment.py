@@ -118,38 +118,34 @@ def _tracking_reward(cfg: ConstrainedEnvCfg) -> tuple[float, float]:
 
 
 def watch(env: ConstrainedEnv, description: RobotDescription) -> None:
-  """Let `last_sample` tell of every step from now on, also of those that end episodes."""
-  robot = env.scene[env.cfg.constrained_entity]
-  names = (*description.segments.values(), description.head[0])
-  bodies = robot.indexing.body_ids[[list(robot.body_names).index(n) for n in names]]
-  offset = torch.tensor(description.head[1], device=env.device)
-  env.before_reset.append(lambda env: _read_sample(env, bodies, offset))
-
-
-def _read_sample(env: Any, bodies: torch.Tensor, head: torch.Tensor) -> None:
-  """Keeps the state of this step before it is reset.
+  """Let `last_sample` tell of every step from now on, also of those that end episodes.
 
   Velocities come from the integrated state, which is never behind by a substep.
   """
   from decap.envs.mdp.rewards import in_contact
 
   robot = env.scene[env.cfg.constrained_entity]
-  data, indexing = robot.data.data, robot.indexing
-  columns = indexing.joint_v_adr
-  action = env.action_manager.action
-  term = joint_action(env)
-  joints = action.new_zeros(env.num_envs, robot.num_joints)
-  env.evaluation_sample = {
-    "action": joints.index_copy_(1, term.target_ids, action),
-    "joint_pos": robot.data.joint_pos.clone(),
-    "joint_vel": robot.data.joint_vel.clone(),
-    "joint_vel_before": env.sim.qvel_prev[:, columns],
-    "joint_torque": robot.data.qfrc_actuator.clone(),
-    "base_velocity": _base_velocity(data, indexing),
-    "command": command_term(env).command.clone(),
-    "contact": in_contact(env, FEET_SENSOR),
-    **_body_motion(env, robot, bodies, head),
-  }
+  names = (*description.segments.values(), description.head[0])
+  bodies = robot.indexing.body_ids[[list(robot.body_names).index(n) for n in names]]
+  head = torch.tensor(description.head[1], device=env.device)
+  columns, term = robot.indexing.joint_v_adr, joint_action(env)
+
+  def read(env: Any) -> None:
+    action = env.action_manager.action
+    joints = action.new_zeros(env.num_envs, robot.num_joints)
+    env.evaluation_sample = {
+      "action": joints.index_copy_(1, term.target_ids, action),
+      "joint_pos": robot.data.joint_pos.clone(),
+      "joint_vel": robot.data.joint_vel.clone(),
+      "joint_vel_before": env.sim.qvel_prev[:, columns],
+      "joint_torque": robot.data.qfrc_actuator.clone(),
+      "base_velocity": _base_velocity(robot.data.data, robot.indexing),
+      "command": command_term(env).command.clone(),
+      "contact": in_contact(env, FEET_SENSOR),
+      **_body_motion(env, robot, bodies, head),
+    }
+
+  env.before_reset.append(read)
 
 
 def last_sample(env: Any, terminated: torch.Tensor, time_outs: torch.Tensor) -> Sample:
@@ -208,26 +204,24 @@ class Skeleton:
   ) -> None:
     self._robot = env.scene[env.cfg.constrained_entity]
     self._env_ids = env_ids
-    names = list(self._robot.body_names)
     self._bodies = self._robot.indexing.body_ids
-    model = env.sim.mj_model
+    model, names = env.sim.mj_model, list(self._robot.body_names)
     ids = self._bodies.tolist()
-    parents = [
-      ids.index(p) if (p := model.body_parentid[i]) in ids else -1 for i in ids
-    ]
-    group_of = {
-      layout.joint_names[j]: group for group, js in layout.groups.items() for j in js
-    }
+    above = [model.body_parentid[i] for i in ids]
+    parents = [ids.index(p) if p in ids else -1 for p in above]
+    joints = layout.joint_names
+    group_of = {joints[j]: group for group, js in layout.groups.items() for j in js}
     groups = [_body_group(model, i, group_of) for i in ids]
-    ends = robot.extremities
-    owners = [names.index(body) for body, _ in ends.values()]
-    names += list(ends)
-    parents += owners
-    groups += [groups[owner] for owner in owners]
-    offsets = [offset for _, offset in ends.values()]
+    ends = robot.extremities.values()
+    owners = [names.index(body) for body, _ in ends]
+    offsets = [offset for _, offset in ends]
     self._offsets = torch.tensor(offsets, device=env.device).view(-1, 3)
     self._owner_ids = torch.tensor(owners, dtype=torch.long, device=env.device)
-    self.meta = {"names": names, "parents": parents, "groups": groups}
+    self.meta = {
+      "names": [*names, *robot.extremities],
+      "parents": parents + owners,
+      "groups": groups + [groups[owner] for owner in owners],
+    }
 
   def points(self) -> torch.Tensor:
     """World positions in the chosen environments. # [N, P, 3]"""

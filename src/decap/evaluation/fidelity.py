@@ -24,27 +24,23 @@ TOLERANCE_M_S = 0.05
 SECONDS, COUNTED_S = 10.0, 6.0
 
 
-def compare(bundle: Bundle, commands: Sequence[float] = COMMANDS) -> dict[str, Any]:
-  """Mean forward speed in both simulators for each command.
+def compare(bundle: Bundle) -> dict[str, Any]:
+  """Mean forward speed in both simulators for each of `COMMANDS`.
 
   The training simulator also runs at sim-to-sim's physics step: what differs then is
   the model, and what differs besides is training's coarser step.
   """
-  trained = training_speeds(bundle, commands)
-  fine = training_speeds(bundle, commands, PHYSICS_DT_S)
+  speeds = {
+    "training": training_speeds(bundle, COMMANDS),
+    "training_fine_step": training_speeds(bundle, COMMANDS, PHYSICS_DT_S),
+    "sim2sim": [sim2sim_speed(bundle, command) for command in COMMANDS],
+  }
   rows = []
-  for command, speed, fine_speed in zip(commands, trained, fine, strict=True):
-    ours = sim2sim_speed(bundle, command)
-    rows.append(
-      {
-        "command": command,
-        "training": speed,
-        "training_fine_step": fine_speed,
-        "sim2sim": ours,
-        "difference": ours - speed,
-        "difference_fine_step": ours - fine_speed,
-      }
-    )
+  for command, *row in zip(COMMANDS, *speeds.values(), strict=True):
+    trained, fine, ours = row
+    differences = {"difference": ours - trained, "difference_fine_step": ours - fine}
+    named = zip(speeds, row, strict=True)
+    rows.append({"command": command, **dict(named), **differences})
   worst = max(abs(row["difference"]) for row in rows)
   return {
     "policy": bundle.folder.name,
@@ -95,12 +91,11 @@ def training_speeds(
   import torch
 
   from decap.envs.constrained_env import ConstrainedEnv
+  from decap.evaluation.environment import command_term
 
   env = ConstrainedEnv(_plain_cfg(bundle, len(commands), physics_dt_s), "cpu")
   env.reset(seed=0)
-  command = env.command_manager.get_command("twist")
-  assert command is not None
-  command.zero_()
+  command = command_term(env).command.zero_()
   command[:, 0] = torch.tensor(commands)
   obs: Any = env.observation_manager.compute(update_history=True)  # The command is new.
   wanted = sum(term.dim for term in bundle.observations)

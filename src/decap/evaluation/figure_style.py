@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 from matplotlib import rc_context
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 COLOURS = (
@@ -47,17 +47,16 @@ def style(index: int) -> dict[str, Any]:
 
 @contextmanager
 def panels(
-  width: float, height: float, rows: int, columns: int, **options: Any
-) -> Iterator[tuple[Figure, list[list[Axes]]]]:
-  """A figure in inches, and its axes by row and column, which share their x axis.
+  width: float, height: float, rows: int, columns: int = 1, **options: Any
+) -> Iterator[tuple[Figure, np.ndarray]]:
+  """A figure in inches, and its axes [rows, columns], which share their x axis.
 
   All that is drawn within has our style. One legend for all is above them.
   """
-  shared: dict[str, Any] = {"sharex": True, **options}
+  options.setdefault("sharex", True)
   with rc_context(RC):
     fig = Figure(figsize=(width, height))
-    axes = fig.subplots(rows, columns, squeeze=False, **shared).tolist()
-    yield fig, axes
-    handles, labels = axes[0][0].get_legend_handles_labels()
-    if handles and not any(ax.get_legend() for row in axes for ax in row):
+    yield fig, fig.subplots(rows, columns, squeeze=False, **options)
+    handles, labels = fig.axes[0].get_legend_handles_labels()
+    if handles and not any(ax.get_legend() for ax in fig.axes):
       fig.legend(handles, labels, loc="outside upper center", ncols=min(len(labels), 4))

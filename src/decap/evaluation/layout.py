@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any, NamedTuple
+from dataclasses import MISSING, Field, asdict, dataclass, field, fields
+from typing import Any, Literal, NamedTuple
 
 import torch
 
@@ -16,30 +16,25 @@ SMOOTHNESS = ("action_rate", "joint_acc", "joint_acc_20ms", "joint_vel", "energy
 
 
 class Names(NamedTuple):
-  """What figures, narrow columns and the paper's first table call a quantity."""
+  """What figures call a quantity, its unit, and what else narrow columns and the
+  paper's first table call it."""
 
   title: str
-  short: str
-  paper: str
   unit: str
+  short: str = ""
+  paper: str = ""
 
 
 QUANTITIES = {
-  "action_rate": Names("Action rate", "Action rate", "Action rate", "rad/s"),
-  "joint_acc": Names("Joint acceleration", "Acc.", "DoF acc.", "rad/s²"),
-  "joint_acc_20ms": Names(
-    "Joint acceleration (20 ms)",
-    "Joint acceleration (20 ms)",
-    "DoF acc. 20 ms",
-    "rad/s²",
-  ),
-  "joint_torque": Names("Joint torque", "Torque", "Joint torque", "Nm"),
-  "joint_vel": Names("Joint velocity", "Velocity", "DoF velocity", "rad/s"),
-  "energy": Names("Energy", "Energy", "Energy", "Nm·rad/s"),
+  "action_rate": Names("Action rate", "rad/s"),
+  "joint_acc": Names("Joint acceleration", "rad/s²", "Acc.", "DoF acc."),
+  "joint_acc_20ms": Names("Joint acceleration (20 ms)", "rad/s²", "", "DoF acc. 20 ms"),
+  "joint_torque": Names("Joint torque", "Nm", "Torque"),
+  "joint_vel": Names("Joint velocity", "rad/s", "Velocity", "DoF velocity"),
+  "energy": Names("Energy", "Nm·rad/s"),
 }
 """Those that are measured of every robot; a task may constrain others."""
 
-TITLES = {name: names.title for name, names in QUANTITIES.items()}
 UNITS = {name: names.unit for name, names in QUANTITIES.items()}
 
 Limits = dict[str, Any]
@@ -57,14 +52,10 @@ def limits_by_row(limits: Limits) -> dict[str, float]:
   return rows
 
 
-def title(quantity: str) -> str:
+def title(quantity: str, where: Literal["title", "short", "paper"] = "title") -> str:
   """What figures and tables call a quantity, whoever defined it."""
-  return TITLES.get(quantity, quantity.replace("_", " ").capitalize())
-
-
-def short_title(quantity: str) -> str:
-  """The same for narrow columns."""
-  return QUANTITIES[quantity].short if quantity in QUANTITIES else title(quantity)
+  names = QUANTITIES.get(quantity) or Names(quantity.replace("_", " ").capitalize(), "")
+  return getattr(names, where) or names.title
 
 
 @dataclass(frozen=True)
@@ -121,7 +112,7 @@ class Layout:
   @property
   def smoothness(self) -> tuple[str, ...]:
     """The smoothness metrics: the paper's, and whatever else the task constrains."""
-    return (*SMOOTHNESS, *(n for n in self.joint_quantities if n not in TITLES))
+    return (*SMOOTHNESS, *(n for n in self.joint_quantities if n not in UNITS))
 
   def unit(self, quantity: str) -> str:
     """Unit of a quantity; empty where nobody said."""
@@ -154,20 +145,17 @@ class Layout:
 
   @staticmethod
   def from_dict(data: Mapping[str, Any]) -> Layout:
-    return Layout(
-      joint_names=tuple(data["joint_names"]),
-      groups={name: tuple(indices) for name, indices in data["groups"].items()},
-      p_max=dict(data["p_max"]),
-      limits={
-        name: dict(limit) if isinstance(limit, Mapping) else limit
-        for name, limit in data["limits"].items()
-      },
-      action_scale=tuple(data["action_scale"]),
-      control_dt=data["control_dt"],
-      physics_dt=data["physics_dt"],
-      scalar_p_max=dict(data.get("scalar_p_max", {})),
-      units=dict(data.get("units", {})),
-      tracking_reward=tuple(data.get("tracking_reward", (1.5, 0.25))),
-      feet=data.get("feet", 2),
-      segments=tuple(data.get("segments", ())),
-    )
+    """What `to_dict` gave, from JSON; older files lack some that have defaults."""
+    names = [f.name for f in fields(Layout) if f.name in data or _required(f)]
+    return Layout(**{name: _with_tuples(data[name]) for name in names})
+
+
+def _required(field: Field) -> bool:
+  return field.default is MISSING and field.default_factory is MISSING
+
+
+def _with_tuples(value: Any) -> Any:
+  """JSON has lists where a layout has tuples."""
+  if isinstance(value, Mapping):
+    return {name: _with_tuples(inner) for name, inner in value.items()}
+  return tuple(value) if isinstance(value, list) else value

@@ -23,7 +23,7 @@ from decap.constraints import (
 )
 from decap.errors import UserError
 from decap.evaluation.bins import Bins, Pick, number, summary
-from decap.evaluation.layout import TITLES, Layout
+from decap.evaluation.layout import QUANTITIES, Layout
 from decap.evaluation.motion import Motion
 from decap.evaluation.motion import finite as finite_motion
 from decap.evaluation.protocol import COMMANDS
@@ -48,7 +48,7 @@ def measure(
   scale: torch.Tensor,
   layout: Layout,
 ) -> dict[str, torch.Tensor]:
-  """Everything in `TITLES` and all that the environment constrains, by name.
+  """Everything in `QUANTITIES` and all that the environment constrains, by name.
 
   [..., J] each, or [...] for scalars. What the environment measured is taken; a
   robot's log holds none of it, and what two consecutive steps tell is enough for most.
@@ -116,26 +116,15 @@ class Metrics:
     self._prev_action = zeros(batch, joints, dtype=torch.float32)
     self._prev_vel = zeros(batch, joints, dtype=torch.float32)
     self._scale = torch.tensor(layout.action_scale, device=device)  # [J]
-    self._names = (*TITLES, *(n for n in layout.joint_quantities if n not in TITLES))
+    self._names = tuple(dict.fromkeys((*QUANTITIES, *layout.joint_quantities)))
     self.violations = Violations(layout, bins, device)
-    self._counted = zeros(bins.count)
-    self._steps = zeros(bins.count)
-    self._broken = zeros(bins.count)
+    self._steps = zeros(bins.count, 3)
+    """That count, that are finite, that are not. # [K, 3]"""
     self._values = zeros(bins.count, len(self._names), joints)
-    self._tracking = zeros(bins.count, len(TRACKING))
-    self._standing = zeros(bins.count, len(TRACKING))
+    self._tracking, self._standing = zeros(2, bins.count, len(TRACKING))
     dt, segments = layout.control_dt, len(layout.segments)
     self._spectrum = Spectrum(bins.random, 2 * joints, 1.0 / dt, device)
     self._motion = Motion(bins, warmup, dt, segments, device, layout.feet)
-
-  # Properties.
-
-  @property
-  def delta(self) -> torch.Tensor:
-    """δ̄ of the last sample. # [B]"""
-    return self.violations.delta
-
-  # Methods.
 
   def add(self, sample: Sample) -> None:
     """Take in one control step of every environment."""
@@ -154,9 +143,12 @@ class Metrics:
     finite = values.isfinite().flatten(1).all(1) & q.isfinite().all(1)  # [B]
     finite = finite & finite_motion(sample)
     counts = finite & (self.age >= self.warmup)  # [B]
-    self._add_values(values, finite, counts)
+    self._steps += self.bins.sum(torch.stack((counts, finite, ~finite), 1))
+    self._values += self.bins.sum(values.masked_fill(~counts.view(-1, 1, 1), 0.0))
     self.violations.add(q, counts)
-    self._add_tracking(sample, finite)
+    error = sample.command - sample.base_velocity
+    self._tracking += self.bins.sum(self._errors(error, finite))
+    self._standing += self.bins.sum(self._errors(sample.command, finite))
     self._motion.add(sample, self.age, finite)
     signals = torch.cat((sample.action * self._scale, sample.joint_vel), dim=1)
     self._signals.copy_(signals.nan_to_num(0.0))
@@ -173,7 +165,7 @@ class Metrics:
   def result(self) -> dict[str, Any]:
     """The `metrics` of a metrics file, as plain data."""
     rollouts = self.bins.rollouts
-    counted, steps = self._counted.cpu(), self._steps.cpu()  # [K]
+    counted, steps, broken = self._steps.cpu().unbind(1)  # [K]
     values = self._values.cpu() / counted.view(-1, 1, 1)  # [K, M, J]
     motion = self._motion.result()
     frequency, power, windows = self._spectrum.result()
@@ -181,8 +173,7 @@ class Metrics:
     def numbers(pick: Pick) -> dict[str, Any]:
       return {
         "smoothness": self._smoothness(values, pick),
-        "violations": self.violations.violations(counted, pick),
-        "scalars": self.violations.scalars(counted, pick),
+        **self.violations.result(counted, pick),
         "tracking": self._tracking_result(self._tracking, motion, pick),
         **self._walking(motion, pick),
       }
@@ -211,24 +202,10 @@ class Metrics:
       "histograms": self.violations.histograms(),
       "spectra": self._spectra(frequency, power, windows),
       "counted_share": number(float(share)),
-      "non_finite_steps": int(self._broken.sum().item()),
+      "non_finite_steps": int(broken.sum()),
     }
 
-  # Private methods: accumulation.
-
-  def _add_values(
-    self, values: torch.Tensor, finite: torch.Tensor, counts: torch.Tensor
-  ) -> None:
-    mask = counts.view(-1, 1, 1)
-    self._counted += self.bins.sum(counts)
-    self._steps += self.bins.sum(finite)
-    self._broken += self.bins.sum(~finite)
-    self._values += self.bins.sum(values.masked_fill(~mask, 0.0))
-
-  def _add_tracking(self, sample: Sample, finite: torch.Tensor) -> None:
-    error = sample.command - sample.base_velocity
-    self._tracking += self.bins.sum(self._errors(error, finite))
-    self._standing += self.bins.sum(self._errors(sample.command, finite))
+  # Private methods.
 
   def _errors(self, error: torch.Tensor, finite: torch.Tensor) -> torch.Tensor:
     """The columns of `TRACKING` for a velocity error. # [B, 3] -> [B, 6]"""
@@ -242,8 +219,6 @@ class Metrics:
     columns = torch.stack((x, y, squared.sqrt(), yaw, both, reward), dim=1)
     return columns.masked_fill(~finite.unsqueeze(1), 0.0)
 
-  # Private methods: results.
-
   def _smoothness(self, values: torch.Tensor, pick: Pick) -> dict[str, Any]:
     return {
       group: {
@@ -256,7 +231,7 @@ class Metrics:
   def _tracking_result(
     self, errors: torch.Tensor, motion: dict[str, torch.Tensor], pick: Pick
   ) -> dict[str, Any]:
-    means = (errors / self._steps.unsqueeze(1)).cpu()  # [K, 6]
+    means = (errors / self._steps[:, 1:2]).cpu()  # [K, 6]
     named = {name: pick(means[:, i]) for i, name in enumerate(TRACKING)}
     return {**named, **{name: pick(motion[name]) for name in FOLLOWED}}
 

@@ -5,7 +5,8 @@ Each function takes what it plots and returns a matplotlib Figure.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -45,9 +46,9 @@ def velocity_tracking(trajectories: Trajectories) -> Figure:
   shared = all(
     np.array_equal(other.command[:, 0], first.command[:, 0]) for other in others
   )
-  with panels(8, 4.4, 2, 1) as (fig, rows):
-    axes = [row[0] for row in rows]
-    for axis, (ax, name) in enumerate(zip(axes, ("forward", "lateral"), strict=True)):
+  with panels(8, 4.4, 2) as (fig, axes):
+    for axis, name in enumerate(("forward", "lateral")):
+      ax = axes[axis, 0]
       if shared:
         command = first.command[:, 0, axis]
         ax.plot(first.time_s, command, color="black", lw=1.2, label="command")
@@ -55,12 +56,11 @@ def velocity_tracking(trajectories: Trajectories) -> Figure:
         _tracking_line(ax, trajectory, axis, i, label)
         if not shared:
           command = trajectory.command[:, 0, axis]
-          color = style(i)["color"]
-          told = f"{label}: command"
-          ax.plot(trajectory.time_s, command, color=color, lw=0.7, label=told)
+          looks = {"color": style(i)["color"], "label": f"{label}: command"}
+          ax.plot(trajectory.time_s, command, lw=0.7, **looks)
       _mark_pushes(ax, first)
       ax.set_ylabel(f"{name} velocity (m/s)")
-    axes[-1].set_xlabel("time (s)")
+    axes[-1, 0].set_xlabel("time (s)")
     return fig
 
 
@@ -104,8 +104,8 @@ def traces(
   groups: dict[str, tuple[int, ...]] = layout.groups
   if quantity in layout.scalars:
     groups, limits = {"": (0,)}, {"": limits}
-  with panels(8, 2.1 * len(groups), len(groups), 1) as (fig, rows):
-    axes = [row[0] for row in rows]
+  with panels(8, 2.1 * len(groups), len(groups)) as (fig, axes):
+    axes = axes[:, 0]
     for i, (label, trajectory) in enumerate(trajectories.items()):
       values = measure_trajectory(trajectory)[quantity][:, 0]  # [T, J] or [T]
       values = values.reshape(len(values), -1)
@@ -140,16 +140,17 @@ def distributions(results: Results) -> Figure:
     sections[""] = layout.scalars
   columns = max(map(len, sections.values()))
   with panels(9, 2.3 * len(sections), len(sections), columns) as (fig, axes):
-    for row, (group, quantities) in zip(axes, sections.items(), strict=True):
-      for ax in row[len(quantities) :]:
-        ax.set_visible(False)
+    for i, (row, group) in enumerate(zip(axes, sections, strict=True)):
       unit = "joint-steps" if group else "steps"
       row[0].set_ylabel(f"{group or 'whole'} body\nshare of {unit}")
-      for ax, quantity in zip(row, quantities, strict=False):
+      for ax, quantity in zip_longest(row, sections[group]):
+        if quantity is None:
+          ax.set_visible(False)
+          continue
         _histogram(ax, results, group, quantity)
-        if row is axes[0] or not group:
+        if i == 0 or not group:
           ax.set_title(title(quantity))
-        if row is axes[-1]:
+        if i == len(sections) - 1:
           ax.set_xlabel("value / limit")
     return fig
 
@@ -160,7 +161,7 @@ def joint_violations(results: Results, quantity: str = "joint_vel") -> Figure:
   check_known("quantity", quantity, layout.joint_quantities)
   order = [j for indices in layout.groups.values() for j in indices]
   names = [layout.joint_names[j] for j in order]
-  with panels(8, 1.2 + 0.2 * len(names), 1, 1) as (fig, ((ax,),)):
+  with panels(8, 1.2 + 0.2 * len(names), 1) as (fig, ((ax,),)):
     height = 0.8 / len(results)
     for i, (label, result) in enumerate(results.items()):
       joints = result.metrics["joints"]
@@ -207,25 +208,22 @@ def spectra(results: Results) -> Figure:
     return fig
 
 
-def training_curves(runs: Mapping[str, Path], tags: Sequence[str] = ()) -> Figure:
+def training_curves(runs: Mapping[str, Path]) -> Figure:
   """Scalars of TensorBoard event files over iterations, one panel per tag."""
   curves = {label: read_scalars(run) for label, run in runs.items()}
-  available = list(dict.fromkeys(tag for scalars in curves.values() for tag in scalars))
-  chosen = list(tags) or [tag for tag in DEFAULT_TAGS if tag in available]
-  for tag in chosen:
-    if tag not in available:
-      raise UserError(f"No run logged '{tag}' (there are {', '.join(available)}).")
-  if not chosen:
+  logged = {tag for scalars in curves.values() for tag in scalars}
+  tags = [tag for tag in TAGS if tag in logged]
+  if not tags:
     raise UserError(
       f"There are no training curves in {', '.join(map(str, runs.values()))}."
     )
-  columns = min(len(chosen), 2)
-  rows = -(-len(chosen) // columns)
-  with panels(4.2 * columns, 2.2 * rows, rows, columns) as (fig, grid):
-    axes = [ax for row in grid for ax in row]
-    for ax in axes[len(chosen) :]:
-      ax.set_visible(False)
-    for ax, tag in zip(axes, chosen, strict=False):
+  columns = min(len(tags), 2)
+  rows = -(-len(tags) // columns)
+  with panels(4.2 * columns, 2.2 * rows, rows, columns) as (fig, axes):
+    for ax, tag in zip_longest(axes.flat, tags):
+      if tag is None:
+        ax.set_visible(False)
+        continue
       for i, (label, scalars) in enumerate(curves.items()):
         if tag in scalars:
           ax.plot(*scalars[tag], label=label, **style(i))
@@ -234,7 +232,7 @@ def training_curves(runs: Mapping[str, Path], tags: Sequence[str] = ()) -> Figur
     return fig
 
 
-DEFAULT_TAGS = (
+TAGS = (
   "Train/episode_length",
   "Train/reward",
   "Constraint/delta",

@@ -17,7 +17,7 @@ from decap.errors import UserError
 STAND = "stand"
 """Name of the policy that always returns the action zero: the default pose."""
 
-Act = Callable[[Mapping[str, torch.Tensor]], torch.Tensor]
+Act = Callable[[Mapping[str, Tensor]], Tensor]
 """From observation groups to actions [B, J]."""
 
 _PER_JOINT = ("default_joint_pos", "action_scale", "stiffness", "damping")
@@ -63,8 +63,7 @@ def load_policy(source: str, device: str = "cpu") -> Policy:
 
   path = Path(source)
   if source == STAND:
-    still = {"method": STAND, "task": None, "constraints": {}}
-    return Policy(None, _info(STAND, still, {}))
+    return Policy(None, _info(STAND, {"method": STAND}, {}))
   if path.is_file():
     return _from_checkpoint(path, source, device)
   if not path.is_dir():
@@ -117,22 +116,18 @@ def _from_checkpoint(path: Path, source: str, device: str) -> Policy:
 
   state = checkpoint.load(path)
   description = {**state["policy"], "iteration": state["iter"]}
-  run = state.get("run", {})
-  return Policy(
-    policy_from_state(state, device), _info(source, description, run), description
-  )
+  info = _info(source, description, state.get("run", {}))
+  return Policy(policy_from_state(state, device), info, description)
 
 
 def _from_bundle(path: Path, source: str, device: str) -> Policy:
   from decap.deploy.bundle import ONNX_FILE, load_bundle
 
   description = load_bundle(path).info
-  network = torch_from_onnx((path / ONNX_FILE).read_bytes()).to(device).eval()
-
-  def act(obs: Mapping[str, torch.Tensor]) -> torch.Tensor:
-    return network(obs["actor"])
-
-  return Policy(act, _info(source, description, {}), description)
+  network = torch_from_onnx((path / ONNX_FILE).read_bytes(), device)
+  return Policy(
+    lambda obs: network(obs["actor"]), _info(source, description, {}), description
+  )
 
 
 def _info(
@@ -141,10 +136,7 @@ def _info(
   return {
     "name": Path(source).name or source,
     "source": source,
-    "method": description["method"],
-    "seed": description.get("seed"),
-    "task": description["task"],
-    "iteration": description.get("iteration"),
+    **{key: description.get(key) for key in ("method", "seed", "task", "iteration")},
     "options": _options(description, run),
   }
 
@@ -152,12 +144,11 @@ def _info(
 def _options(description: Mapping[str, Any], run: Mapping[str, Any]) -> dict[str, str]:
   """What sets a run apart from its method's defaults, for the label of its row."""
   options = {}
-  constraints = description["constraints"]
   if str(description["method"]).startswith("decap"):
-    defaults = {"rho": ("ρ", 0.7), "kappa": ("κ", 2.0)}
-    for key, (symbol, default) in defaults.items():
-      if constraints.get(key, default) != default:
-        options[symbol] = f"{constraints[key]:g}"
+    for key, symbol, default in (("rho", "ρ", 0.7), ("kappa", "κ", 2.0)):
+      value = description["constraints"].get(key, default)
+      if value != default:
+        options[symbol] = f"{value:g}"
   tokens = iter(run.get("overrides", ()))
   for token in tokens:
     name, _, value = token.removeprefix("--").partition("=")
@@ -207,41 +198,28 @@ _FUNCTIONS: dict[str, Callable[..., Tensor]] = {
 """Operators of ONNX without attributes, as torch has them."""
 
 
-def torch_from_onnx(onnx: bytes) -> nn.Module:
-  """The network of an ONNX file: observations [N, D] → actions [N, J]."""
-  from onnx import load_model_from_string
+def torch_from_onnx(onnx: bytes, device: str = "cpu") -> Callable[[Tensor], Tensor]:
+  """The network of an ONNX file, node by node: observations [N, D] → actions [N, J]."""
+  from onnx import helper, load_model_from_string, numpy_helper
 
-  return OnnxNetwork(load_model_from_string(onnx).graph)
+  graph = load_model_from_string(onnx).graph
+  constants = {
+    c.name: torch.from_numpy(np.array(numpy_helper.to_array(c))).to(device)
+    for c in graph.initializer
+  }
+  nodes = []
+  for node in graph.node:
+    attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+    function = _function(node.op_type, attributes)
+    nodes.append((function, list(node.input), node.output[0]))
 
-
-class OnnxNetwork(nn.Module):
-  """Runs a graph node by node; constants are buffers, so that it moves to a device."""
-
-  def __init__(self, graph: Any) -> None:
-    from onnx import helper, numpy_helper
-
-    super().__init__()
-    self._input, self._output = graph.input[0].name, graph.output[0].name
-    self._nodes: list[tuple[Callable[..., Tensor], list[str], str]] = []
-    for constant in graph.initializer:
-      value = torch.from_numpy(np.array(numpy_helper.to_array(constant)))
-      self.register_buffer(f"c_{constant.name}", value)
-    known = {self._input, *(c.name for c in graph.initializer)}
-    for node in graph.node:
-      attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
-      missing = [name for name in node.input if name not in known]
-      if missing:
-        raise UserError(f"The ONNX policy uses '{missing[0]}' before it is computed.")
-      function = _function(node.op_type, attributes)
-      self._nodes.append((function, list(node.input), node.output[0]))
-      known.add(node.output[0])
-
-  def forward(self, obs: Tensor) -> Tensor:
-    values = {name.removeprefix("c_"): value for name, value in self.named_buffers()}
-    values[self._input] = obs
-    for function, inputs, output in self._nodes:
+  def network(obs: Tensor) -> Tensor:
+    values = {**constants, graph.input[0].name: obs}
+    for function, inputs, output in nodes:
       values[output] = function(*(values[name] for name in inputs))
-    return values[self._output]
+    return values[graph.output[0].name]
+
+  return network
 
 
 def _function(operator: str, attributes: dict[str, Any]) -> Callable[..., Tensor]:

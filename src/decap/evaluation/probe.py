@@ -14,15 +14,11 @@ from typing import TYPE_CHECKING
 import torch
 
 from decap.evaluation.bins import Bins
-from decap.evaluation.environment import (
-  hold_commands,
-  last_sample,
-  make_env,
-  watch,
-)
+from decap.evaluation.environment import hold_commands, make_env, watch
 from decap.evaluation.motion import Motion, finite
 from decap.evaluation.protocol import COMMANDS, fallen_stops
 from decap.evaluation.rollout import run_steps
+from decap.evaluation.trajectory import Sample
 from decap.evaluation.verdict import MAX_CORRELATION, MAX_FLIGHT
 from decap.tasks import undisturbed
 
@@ -96,24 +92,17 @@ class Probe:
     motion = Motion(self._bins, WARMUP, env.step_dt, segments, device, feet)
     rows = env.constraint_manager.cost_names
     above = torch.zeros(1 + len(rows), dtype=torch.float64, device=device)
-    buffers: dict[str, torch.Tensor] = {}
+    age = torch.zeros(env.num_envs, dtype=torch.long, device=device)
 
-    def start() -> None:
-      obs, _ = env.reset(seed=SEED)
-      buffers.update({name: value.clone() for name, value in obs.items()})
-
-    def step() -> None:
-      age = env.episode_length_buf.clone()
-      obs, _, fell, timed_out, extras = env.step(act(buffers))
-      sample = last_sample(env, fell, timed_out)
+    def take(sample: Sample) -> None:
       motion.add(sample, age, finite(sample))
       counts = (age >= WARMUP).double().unsqueeze(1)
-      costs = torch.cat((torch.ones_like(counts), extras["constraints"]["costs"]), 1)
+      costs = env.extras["constraints"]["costs"]
+      costs = torch.cat((torch.ones_like(counts), costs), 1)
       above.add_((costs * counts).sum(0))
-      for name, value in obs.items():
-        buffers[name].copy_(value)
+      age.add_(1).mul_(~(sample.fell | sample.timed_out))
 
-    run_steps(env, self.steps, step, start=start, before=self._tell)
+    run_steps(env, act, self.steps, SEED, take, self._tell)
     env.flush_log()
     counted, *shares = above.tolist()
     violations = {n: s / max(counted, 1) for n, s in zip(rows, shares, strict=True)}

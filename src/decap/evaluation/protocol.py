@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Literal
@@ -100,11 +99,6 @@ class Protocol:
   def __post_init__(self) -> None:
     if self.commands != "random":
       object.__setattr__(self, "per_command", 0)
-    if self.per_command < 0:
-      raise UserError(f"per_command must be at least 0, not {self.per_command}")
-    for name in ("rollouts", "envs", "steps"):
-      if getattr(self, name) < 1:
-        raise UserError(f"{name} must be at least 1, not {getattr(self, name)}")
     if not 0 <= self.warmup < self.steps:
       raise UserError(
         f"warmup must be between 0 and steps - 1 = {self.steps - 1}, not {self.warmup}"
@@ -113,8 +107,6 @@ class Protocol:
       raise UserError(f"push_interval_s must be positive, not {self.push_interval_s}")
     if (self.commands == "fixed") != (self.command is not None):
       raise UserError("commands are fixed exactly when a command is given")
-    if not all(map(math.isfinite, self.command or ())):
-      raise UserError(f"the command must be finite, not {self.command}")
 
   @property
   def num_envs(self) -> int:
@@ -127,16 +119,11 @@ class Protocol:
     The size of the batch is no part of it: a quick look is overwritten by the full
     evaluation.
     """
-    parts = []
+    parts = [] if self.commands == "random" else [self.commands]
     if self.command is not None:
-      names = ("vx", "vy", "yaw")
-      parts += [f"{n}{v:g}" for n, v in zip(names, self.command, strict=True) if v]
-      parts = parts or ["standing"]
-    elif self.commands == "switching":
-      parts.append("switching")
-    if self.disturbed:
-      parts.append("disturbed")
-    return "-".join(parts)
+      named = zip(("vx", "vy", "yaw"), self.command, strict=True)
+      parts = [f"{name}{value:g}" for name, value in named if value] or ["standing"]
+    return "-".join([*parts, *["disturbed"] * self.disturbed])
 
   def label_for(self, task: str | None) -> str:
     """The label for a policy of `task`, which may be another than this one."""

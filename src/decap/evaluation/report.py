@@ -6,7 +6,7 @@ import base64
 import html
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,10 +39,11 @@ def make_report(
   first = {method.label: method.results[0] for method in methods}
   recorded = find_trajectories(first)
   clips = {name: data for name, t in recorded.items() if (data := clip(t)) is not None}
+  figures = "".join(_figures(first, recorded, training or {}))
   sections = [
     tables_section("Results", tables),
     _section("Playback", playback_html(clips) if clips else _missing("playback")),
-    _section("Figures", _figures(first, recorded, training or {})),
+    _section("Figures", f'<div class="figures">{figures}</div>'),
     _section("Configuration", _configuration(methods, command)),
   ]
   return make_page("Smoothness of locomotion policies", ", ".join(first), sections)
@@ -82,11 +83,8 @@ def find_trajectories(
   for name, result in results.items():
     if result.path is None:
       continue
-    if label is None:
-      stem = result.path.stem.replace("metrics", "trajectory", 1)
-      path = result.path.with_name(f"{stem}.npz")
-    else:
-      path = result.path.with_name(file_names(label)[1])
+    own = result.path.stem.replace("metrics", "trajectory", 1) + ".npz"
+    path = result.path.with_name(own if label is None else file_names(label)[1])
     if path.is_file():
       found[name] = load_trajectory(path)
   return found
@@ -103,36 +101,31 @@ def _figures(
   results: Mapping[str, Result],
   trajectories: Mapping[str, Trajectory],
   training: Mapping[str, Path],
-) -> str:
+) -> Iterator[str]:
   layout = next(iter(results.values())).layout
-  switching = find_trajectories(results, "switching-disturbed") or trajectories
-  parts = []
   if any(result.metrics.get("response") for result in results.values()):
-    caption = (
+    yield _figure(
+      plots.response(results),
       "Achieved against commanded velocity; grey: all of it; lines: random commands; "
-      "dots: one command throughout"
+      "dots: one command throughout",
     )
-    parts.append(_figure(plots.response(results), caption))
-  if switching:
+  if switching := find_trajectories(results, "switching-disturbed") or trajectories:
     caption = "Velocity tracking; grey dotted lines: pushes"
-    parts.append(_figure(plots.velocity_tracking(switching), caption))
+    yield _figure(plots.velocity_tracking(switching), caption)
   else:
-    parts.append(_missing("figures of tracking and traces"))
-  if trajectories:
-    for quantity in layout.limits:
-      largest = f"Largest {title(quantity).lower()} of each group"
-      name = title(quantity) if quantity in layout.scalars else largest
-      caption = f"{name}; limits dashed"
-      parts.append(_figure(plots.traces(trajectories, quantity), caption))
+    yield _missing("figures of tracking and traces")
+  for quantity in layout.limits if trajectories else ():
+    largest = f"Largest {title(quantity).lower()} of each group"
+    name = title(quantity) if quantity in layout.scalars else largest
+    yield _figure(plots.traces(trajectories, quantity), f"{name}; limits dashed")
   caption = "Distribution of each quantity against its limit, over all joint-steps"
-  parts.append(_figure(plots.distributions(results), caption))
+  yield _figure(plots.distributions(results), caption)
   for quantity in layout.joint_quantities:
     caption = f"Violations of {title(quantity).lower()} by joint"
-    parts.append(_figure(plots.joint_violations(results, quantity), caption))
-  parts.append(_figure(plots.spectra(results), "Power spectra, mean over joints"))
+    yield _figure(plots.joint_violations(results, quantity), caption)
+  yield _figure(plots.spectra(results), "Power spectra, mean over joints")
   if training:
-    parts.append(_figure(plots.training_curves(training), "Training curves"))
-  return f'<div class="figures">{"".join(parts)}</div>'
+    yield _figure(plots.training_curves(training), "Training curves")
 
 
 def _figure(figure: Figure, caption: str) -> str:
@@ -155,30 +148,24 @@ def _missing(what: str) -> str:
 
 
 def _configuration(methods: Sequence[MethodResults], command: str) -> str:
-  result = methods[0].results[0]
-  every = [r for method in methods for r in method.results]
-  policies = [
-    (method.label, r.policy.get("seed"), r.policy.get("task"), r.policy.get("source"))
-    for method in methods
-    for r in method.results
-  ]
-  engines = sorted(
-    {f"{r.engine.get('backend')} on {r.engine.get('device')}" for r in every}
-  )
-  software = [*result.versions.items(), ("physics", "; ".join(engines))]
+  every = [(method.label, r) for method in methods for r in method.results]
+  first = every[0][1]
+  told = ("seed", "task", "source")
+  policies = [(label, *(r.policy.get(name) for name in told)) for label, r in every]
+  engines = {f"{r.engine.get('backend')} on {r.engine.get('device')}" for _, r in every}
+  software = [*first.versions.items(), ("physics", "; ".join(sorted(engines)))]
   parts = {
     "Command": f"<pre>{html.escape(command)}</pre>",
-    "Policies": _plain_table(("method", "seed", "task", "source"), policies),
-    "Protocol": _plain_table(("setting", "value"), [*result.protocol.items()]),
-    "Limits": _plain_table(("quantity", *result.layout.groups), _limit_rows(result)),
+    "Policies": _plain_table(("method", *told), policies),
+    "Protocol": _plain_table(("setting", "value"), [*first.protocol.items()]),
+    "Limits": _plain_table(("quantity", *first.layout.groups), _limit_rows(first)),
     "Software": _plain_table(("package", "version"), software),
   }
   return "\n".join(f"<h3>{title}</h3>\n{content}" for title, content in parts.items())
 
 
 def _limit_rows(result: Result) -> list[tuple[Any, ...]]:
-  layout = result.layout
-  rows: list[tuple[Any, ...]] = []
+  layout, rows = result.layout, []
   for name, limit in layout.limits.items():
     # A scalar quantity has one limit for the whole robot.
     joints = name in layout.joint_quantities
@@ -190,13 +177,13 @@ def _limit_rows(result: Result) -> list[tuple[Any, ...]]:
 
 def _plain_table(heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
   head = "".join(f"<th>{html.escape(text)}</th>" for text in heads)
-  lines = []
+  body = ""
   for row in rows:
     texts = [
-      v if isinstance(v, str) else "–" if v is None else json.dumps(v) for v in row
+      "–" if v is None else v if isinstance(v, str) else json.dumps(v) for v in row
     ]
-    lines.append("".join(f"<td>{html.escape(text)}</td>" for text in texts))
-  body = "".join(f"<tr>{line}</tr>" for line in lines)
+    cells = "".join(f"<td>{html.escape(text)}</td>" for text in texts)
+    body += f"<tr>{cells}</tr>"
   return (
     f'<div class="scroll" tabindex="0"><table class="plain"><thead><tr>{head}</tr>'
     f"</thead><tbody>{body}</tbody></table></div>"

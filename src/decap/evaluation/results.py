@@ -71,41 +71,36 @@ def load_result(path: Path | str) -> Result:
     raise UserError(f"{path} is not a metrics file: {error}.") from error
   if not isinstance(data, dict) or data.get("format") != METRICS_FORMAT:
     raise UserError(f"{path} is not a metrics file (no '{METRICS_FORMAT}' mark).")
-  if "schema" not in data:
-    raise UserError(f"{path} is not a whole metrics file: it lacks schema.")
-  schema = data["schema"]
+  schema = data.get("schema", METRICS_SCHEMA)
   if not isinstance(schema, int) or schema > METRICS_SCHEMA:
     raise UserError(
       f"{path} has schema {schema}; this decap reads up to schema {METRICS_SCHEMA}: "
       "please upgrade."
     )
-  missing = _missing(data)
-  if missing:
-    raise UserError(f"{path} is not a whole metrics file: it lacks {missing}.")
   try:
+    _check_whole(data)
     layout = Layout.from_dict(data["layout"])
   except (KeyError, TypeError, ValueError, AttributeError) as error:
     what = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
     raise UserError(f"{path} is not a whole metrics file: {what}.") from error
-  return Result(
-    **{name: data[name] for name in _SECTIONS} | {"layout": layout}, path=path
-  )
+  sections = {name: data[name] for name in _SECTIONS}
+  return Result(**sections | {"layout": layout}, path=path)
 
 
-def _missing(data: Mapping[str, Any]) -> str | None:
-  """The first field that every metrics file has and this one lacks."""
-  for section in _SECTIONS:
-    if not isinstance(data.get(section), dict):
-      return section
+def _check_whole(data: Mapping[str, Any]) -> None:
+  """Name the first field that every metrics file has and this one lacks."""
+  whole = {name: isinstance(data.get(name), dict) for name in _SECTIONS}
+  whole = {"schema": "schema" in data, **whole}
   for section, names in _FIELDS.items():
-    for name in names:
-      if name not in data[section]:
-        return f"{section}.{name}"
+    found = data[section] if whole[section] else {}
+    whole |= {f"{section}.{name}": name in found for name in names}
+  for name, there in whole.items():
+    if not there:
+      raise ValueError(f"it lacks {name}")
   for name in _SUMMARIES:
     place = _not_a_number(data["metrics"][name], f"metrics.{name}")
     if place:
-      return f"a number at {place}"
-  return None
+      raise ValueError(f"it lacks a number at {place}")
 
 
 def _not_a_number(value: Any, place: str) -> str | None:

@@ -24,8 +24,8 @@ def over_time(results: Sequence[Results], curve: str, payload_kg: float) -> Figu
   """
   titles = {"torso": "torso |ω|, rad/s", "wrist_xy": "wrist |(ω_x, ω_y)|, rad/s"}
   count = len(TERRAINS)
-  with panels(7.0, 1.3 * count + 0.6, count, 1, sharey=True) as (figure, rows):
-    axes = [row[0] for row in rows]
+  with panels(7.0, 1.3 * count + 0.6, count, sharey=True) as (figure, axes):
+    axes = axes[:, 0]
     for axis, terrain in zip(axes, TERRAINS, strict=True):
       for index, result in enumerate(results):
         walks = chosen(result, "terrain", terrain, payload_kg)
@@ -43,26 +43,21 @@ def over_time(results: Sequence[Results], curve: str, payload_kg: float) -> Figu
 def survival(sweeps: Sequence[dict[str, Any]]) -> Figure:
   """Share of walks survived and of the command followed, over each property."""
   names = list(sweeps[0]["axes"])
-  shared: dict[str, Any] = {"sharey": "row", "sharex": "col"}
-  with panels(2.2 * len(names), 3.6, 2, len(names), **shared) as (figure, axes):
-    for column, name in enumerate(names):
+  size = (2.2 * len(names), 3.6, 2, len(names))
+  with panels(*size, sharey="row", sharex="col") as (figure, axes):
+    for (above, below), name in zip(axes.T, names, strict=True):
       for index, sweep in enumerate(sweeps):
-        rows = sweep["axes"].get(name, [])
-        looks = style(index) | {
-          "marker": "o",
-          "ms": 3,
-          "label": sweep["policy"]["name"],
-        }
+        rows, label = sweep["axes"].get(name, []), sweep["policy"]["name"]
+        looks = {**style(index), "marker": "o", "ms": 3, "label": label}
         values = [row["value"] for row in rows]
-        survived = [row["survived"] / sweep["repeats"] for row in rows]
-        axes[0][column].plot(values, survived, **looks)
-        axes[1][column].plot(values, [row["followed"] for row in rows], **looks)
-      for axis in (axes[0][column], axes[1][column]):
+        above.plot(values, [r["survived"] / sweep["repeats"] for r in rows], **looks)
+        below.plot(values, [r["followed"] for r in rows], **looks)
+      for axis in (above, below):
         axis.axvline(AXES[name].nominal, color="#bbbbbb", linewidth=0.8, zorder=0)
-      axes[1][column].set_xlabel(AXES[name].label)
-    axes[0][0].set_ylabel("walks survived")
-    axes[1][0].set_ylabel("command followed")
-    axes[0][0].legend(loc="lower left")
+      below.set_xlabel(AXES[name].label)
+    axes[0, 0].set_ylabel("walks survived")
+    axes[1, 0].set_ylabel("command followed")
+    axes[0, 0].legend(loc="lower left")
     return figure
 
 

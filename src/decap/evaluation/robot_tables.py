@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -47,27 +47,19 @@ PLANS = {
   "terrain": straight(0.5, 12.0),
   "transitions": straight(0.5, 18.0),
 }
-"""Table III: ahead, faster, sideways, in a bend, back, and stand. Table IV: straight ahead,
-kept on its line by the operator; over changes of ground for longer: the last ends after
-seven metres."""
+"""By table, or the terrain that has its own. Table III: ahead, faster, sideways, in a
+bend, back, and stand. Table IV: straight ahead, kept on its line by the operator; over
+changes of ground for longer: the last ends after seven metres."""
 
 Progress = Callable[[str], None]
 
 
-@dataclass(frozen=True)
-class Case:
+class Case(NamedTuple):
   """One cell of a table: where, and with what in the hand."""
 
   table: str
   terrain: str
   payload_kg: float
-
-  @property
-  def plan(self) -> str:
-    """Which walk is walked."""
-    if self.table == "identical":
-      return "identical"
-    return "transitions" if self.terrain == "transitions" else "terrain"
 
 
 def cases() -> list[Case]:
@@ -77,16 +69,11 @@ def cases() -> list[Case]:
 
 
 def measure_policy(
-  bundle: Bundle,
-  repeats: int = 3,
-  base: SimCfg | None = None,
-  jobs: int = 1,
-  progress: Progress = print,
-) -> dict[str, Any]:
+  bundle: Bundle, repeats: int, base: SimCfg, jobs: int, progress: Progress
+) -> Results:
   """Walk all cases with a policy; returns what its results file holds."""
-  base = base or SimCfg()
   todo = [
-    (case, repeat, base, PLANS[case.plan])
+    (case, repeat, base, PLANS.get(case.terrain, PLANS[case.table]))
     for case in cases()
     for repeat in range(repeats)
   ]
@@ -106,9 +93,9 @@ def _walk(
   bundle: Bundle, case: Case, repeat: int, base: SimCfg, plan: Walk
 ) -> dict[str, Any]:
   """One walk, maybe in another process; the first of a case has curves for figures."""
-  cfg = replace(base, terrain=case.terrain, payload_kg=case.payload_kg)
-  trace = walk(bundle, replace(cfg, seed=base.seed + repeat), plan)
-  found = {**asdict(case), "repeat": repeat, **measure(trace, bundle)}
+  where = {"terrain": case.terrain, "payload_kg": case.payload_kg}
+  trace = walk(bundle, replace(base, seed=base.seed + repeat, **where), plan)
+  found = {**case._asdict(), "repeat": repeat, **measure(trace, bundle)}
   if repeat == 0:
     torso = speed_over_time(trace, "torso")
     curves = {"torso": torso, "wrist_xy": speed_over_time(trace, "wrist", axes=2)}
@@ -128,16 +115,13 @@ def describe(bundle: Bundle) -> dict[str, Any]:
 
 def protocol(repeats: int, base: SimCfg) -> dict[str, Any]:
   """What must be equal for two results to be compared."""
-  return json.loads(
-    json.dumps(
-      {
-        "repeats": repeats,
-        "simulation": asdict(base),
-        "stops": asdict(Limits()),
-        "walks": {name: asdict(plan) for name, plan in PLANS.items()},
-      }
-    )
-  )
+  terms = {
+    "repeats": repeats,
+    "simulation": asdict(base),
+    "stops": asdict(Limits()),
+    "walks": {name: asdict(plan) for name, plan in PLANS.items()},
+  }
+  return json.loads(json.dumps(terms))  # As a file would hold it.
 
 
 def save(results: dict[str, Any], folder: Path) -> Path:
@@ -190,15 +174,13 @@ def tables(results: Sequence[Results]) -> str:
   """All tables as Markdown."""
   check_comparable(results)
   gyros = "Angular velocity of head / torso / right wrist, RMS in rad/s"
+  loaded = f"The same with {PAYLOAD_KG:g} kg in the right hand"
+  course = "Distance in m, share of the command followed, falls and interventions"
   sections = {
     "Joint metrics on identical walks": joint_table(results),
     gyros: imu_table(results, 0.0),
-    f"The same with {PAYLOAD_KG:g} kg in the right hand": imu_table(
-      results, PAYLOAD_KG
-    ),
-    "Distance in m, share of the command followed, falls and interventions": (
-      course_table(results)
-    ),
+    loaded: imu_table(results, PAYLOAD_KG),
+    course: course_table(results),
   }
   parts = ["# Robot tables in simulation", "", _protocol(results[0]), ""]
   for title, lines in sections.items():
@@ -213,13 +195,9 @@ def joint_table(results: Sequence[Results]) -> list[str]:
   for result in results:
     walks = chosen(result, "identical", "flat", 0.0)
     for group in walks[0]["joints"]:
-      cells = [
-        mean_std([walk["joints"][group][metric] for walk in walks])
-        for metric in JOINT_METRICS
-      ]
+      cells = [mean_std(w["joints"][group][m] for w in walks) for m in JOINT_METRICS]
       rows.append([result["policy"]["name"], group, *cells, *_ends(walks)])
-  header = ["policy", "joints", *names, "followed", "falls", "interventions"]
-  return markdown(header, rows)
+  return markdown(["policy", "joints", *names, *ENDS], rows)
 
 
 def imu_table(results: Sequence[Results], payload_kg: float) -> list[str]:
@@ -235,57 +213,46 @@ def course_table(results: Sequence[Results]) -> list[str]:
   """How far each policy came: without it, a calm robot may be one that stands."""
   rows = []
   for result in results:
-    for payload in (0.0, PAYLOAD_KG):
-      for terrain in TERRAINS:
-        walks = chosen(result, "terrain", terrain, payload)
-        if walks:
-          distance = mean_std([walk["distance_m"] for walk in walks])
-          label = f"{payload:g} kg" if payload else "none"
-          rows.append(
-            [result["policy"]["name"], terrain, label, distance, *_ends(walks)]
-          )
-  header = ["policy", "terrain", "payload", "distance", "followed", "falls"]
-  return markdown([*header, "interventions"], rows)
+    for case in cases():
+      walks = chosen(result, *case) if case.table == "terrain" else []
+      if walks:
+        load = f"{case.payload_kg:g} kg" if case.payload_kg else "none"
+        where = [result["policy"]["name"], case.terrain, load]
+        rows.append([*where, mean_std(w["distance_m"] for w in walks), *_ends(walks)])
+  return markdown(["policy", "terrain", "payload", "distance", *ENDS], rows)
 
 
-def chosen(
-  result: Results, table: str, terrain: str, payload_kg: float
-) -> list[dict[str, Any]]:
+def chosen(result: Results, *case: Any) -> list[dict[str, Any]]:
   """The repeats of one case."""
-  return [
-    walk
-    for walk in result["walks"]
-    if (walk["table"], walk["terrain"], walk["payload_kg"])
-    == (table, terrain, payload_kg)
-  ]
+  return [w for w in result["walks"] if tuple(w[n] for n in Case._fields) == case]
 
 
-def mean_std(values: Sequence[float | None]) -> str:
+def mean_std(values: Iterable[float | None], spread: bool = True) -> str:
   """Mean and spread over the repeats, or a dash where there is nothing."""
   numbers = [v for v in values if v is not None and math.isfinite(v)]
   if not numbers:
     return "–"
-  if len(numbers) == 1:
-    return f"{numbers[0]:.2f}"
-  return f"{np.mean(numbers):.2f} ± {np.std(numbers, ddof=1):.2f}"
+  text = f"{np.mean(numbers):.2f}"
+  if len(numbers) > 1 and spread:
+    text += f" ± {np.std(numbers, ddof=1):.2f}"
+  return text
 
 
 def _imu_cell(walks: list[dict[str, Any]]) -> str:
   if not walks:
     return "–"
-  means = []
-  for site in GYROS:
-    values = [walk["gyro_rms"][site] for walk in walks]
-    numbers = [value for value in values if value is not None]
-    means.append(f"{np.mean(numbers):.2f}" if numbers else "–")
+  means = [mean_std((w["gyro_rms"][site] for w in walks), False) for site in GYROS]
   falls = sum(walk["fell"] for walk in walks)
   return " / ".join(means) + (f" ({falls} fell)" if falls else "")
+
+
+ENDS = ("followed", "falls", "interventions")
 
 
 def _ends(walks: list[dict[str, Any]]) -> list[str]:
   count = len(walks)
   return [
-    mean_std([walk["followed"] for walk in walks]),
+    mean_std(walk["followed"] for walk in walks),
     f"{sum(walk['fell'] for walk in walks)} of {count}",
     f"{sum(walk['intervened'] for walk in walks)} of {count}",
   ]

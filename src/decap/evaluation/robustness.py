@@ -42,28 +42,22 @@ AXES = {
 
 
 def sweep_policy(
-  bundle: Bundle,
-  repeats: int = 3,
-  axes: Sequence[str] = tuple(AXES),
-  jobs: int = 1,
-  progress: Progress = print,
+  bundle: Bundle, repeats: int, jobs: int, progress: Progress
 ) -> dict[str, Any]:
   """Walk on flat ground under every value; returns what its file holds."""
-  todo = [(axis, value, repeats) for axis in axes for value in AXES[axis].tried]
-  found: dict[str, list[dict[str, Any]]] = {axis: [] for axis in axes}
+  todo = [(name, value, repeats) for name, axis in AXES.items() for value in axis.tried]
+  found: dict[str, list[dict[str, Any]]] = {name: [] for name in AXES}
   rows = in_order(_try, bundle, todo, jobs)
-  for (axis, value, _), row in zip(todo, rows, strict=True):
-    found[axis].append(row)
-    progress(
-      f"{bundle.folder.name}: {axis} {value:g}: "
-      f"{row['survived']} of {repeats} walks survived"
-    )
+  for (name, value, _), row in zip(todo, rows, strict=True):
+    found[name].append(row)
+    what = f"{bundle.folder.name}: {name} {value:g}"
+    progress(f"{what}: {row['survived']} of {repeats} walks survived")
   return {
     "format": FORMAT,
     "policy": describe(bundle),
     "repeats": repeats,
     "axes": found,
-    "margins": {axis: margin(axis, rows, repeats) for axis, rows in found.items()},
+    "margins": {name: margin(name, rows, repeats) for name, rows in found.items()},
   }
 
 
@@ -100,13 +94,10 @@ def margin(
 def margin_table(sweeps: Sequence[dict[str, Any]]) -> list[str]:
   """Markdown: one row per policy; a bound at the end of what was tried has a mark."""
   axes = list(sweeps[0]["axes"])
-  rows = [
-    [
-      sweep["policy"]["name"],
-      *(_cell(axis, sweep["margins"].get(axis)) for axis in axes),
-    ]
-    for sweep in sweeps
-  ]
+  rows = []
+  for sweep in sweeps:
+    cells = [_cell(axis, sweep["margins"].get(axis)) for axis in axes]
+    rows.append([sweep["policy"]["name"], *cells])
   lines = markdown(["policy", *(AXES[axis].label for axis in axes)], rows)
   return [*lines, "", "≤ and ≥: the end of what was tried; it may go further."]
 

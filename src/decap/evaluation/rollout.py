@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from decap.errors import UserError
 from decap.evaluation.environment import (
   Skeleton,
   command_term,
@@ -27,7 +26,7 @@ from decap.evaluation.environment import (
 )
 from decap.evaluation.layout import Limits
 from decap.evaluation.metrics import Metrics
-from decap.evaluation.policies import Policy, load_policy
+from decap.evaluation.policies import Act, Policy, load_policy
 from decap.evaluation.protocol import SWITCHING_S, SWITCHING_SCHEDULE, Protocol
 from decap.evaluation.results import Result, file_names
 from decap.evaluation.trajectory import Sample, Trajectory, TrajectoryRecorder
@@ -83,24 +82,18 @@ def evaluate(
     protocol: How; the protocol of the simulation tables by default.
     device: Where policy and physics run.
     backend: Physics: "warp", "native", or "auto" for the device's.
-    trajectory: Environments per rollout to record; 0 records none.
+    trajectory: Environments per rollout to record, as many as there are at most.
     limits: Limits to count violations against, instead of the task's.
     on_step: Called with the number of finished steps, now and then.
   """
   protocol = protocol or Protocol()
-  if not 0 <= trajectory <= protocol.envs:
-    raise UserError(
-      f"trajectory must be between 0 and {protocol.envs} environments per rollout, "
-      f"not {trajectory}."
-    )
   policy = load_policy(source, device) if isinstance(source, str) else source
   cfg = evaluation_cfg(protocol, limits, policy.blind)
   env = make_env(cfg, device, backend)
   try:
     policy.check(describe_env(env, protocol.task))
-    rollout = Rollout(env, policy, protocol, trajectory)
-    seconds = rollout.run(on_step)
-    return rollout.evaluation(seconds)
+    rollout = Rollout(env, policy, protocol, min(trajectory, protocol.envs))
+    return rollout.evaluation(rollout.run(on_step))
   finally:
     env.close()
 
@@ -137,38 +130,31 @@ class Rollout:
     watch(env, robot)
     self._recording: tuple[TrajectoryRecorder, Skeleton] | None = None
     if record:  # The first environments of each rollout.
-      firsts = range(0, protocol.rollouts * protocol.envs, protocol.envs)
-      ids = [first + i for first in firsts for i in range(record)]
+      every, rollouts = protocol.envs, range(protocol.rollouts)
+      ids = [k * every + i for k in rollouts for i in range(record)]
       recorder = TrajectoryRecorder(ids, protocol.steps, self.device)
       skeleton = Skeleton(env, self.layout, robot, recorder.env_ids)
       self._recording = recorder, skeleton
     self._command = command_term(env)
     self._tell = hold_commands(env, protocol.per_command)
     self._schedule = torch.tensor(SWITCHING_SCHEDULE, device=self.device)  # [S, 3]
-    size = env.action_manager.total_action_dim
-    self._zero = torch.zeros(protocol.num_envs, size, device=self.device)
     self._sample: Sample | None = None
 
   def run(self, on_step: Callable[[int], None] | None = None) -> float:
     """Run all steps; returns the seconds that they took."""
-    return run_steps(
-      self.env,
-      self.protocol.steps,
-      self.step,
-      start=self._start,
-      before=self._set_command,
-      after=self._follow,
-      on_step=on_step,
-    )
+    act = self.policy.act
+    if act is None:
+      size = self.env.action_manager.total_action_dim
+      zero = torch.zeros(self.protocol.num_envs, size, device=self.device)
+      act = lambda obs: zero  # noqa: E731
+    steps, seed = self.protocol.steps, self.protocol.seed
+    tell, follow = self._set_command, self._follow
+    return run_steps(self.env, act, steps, seed, self.take, tell, follow, on_step)
 
-  def step(self) -> None:
-    """Policy, environment and metrics of one control step, on fixed buffers."""
-    action = self.policy.act(self.obs) if self.policy.act else self._zero
-    obs, _, terminated, time_outs, _ = self.env.step(action)
-    self._sample = last_sample(self.env, terminated, time_outs)
-    self.metrics.accumulate(self._sample)
-    for name, value in obs.items():
-      self.obs[name].copy_(value)
+  def take(self, sample: Sample) -> None:
+    """Measure a step, on fixed buffers."""
+    self._sample = sample
+    self.metrics.accumulate(sample)
 
   def evaluation(self, seconds: float) -> Evaluation:
     """The result of a finished run."""
@@ -197,17 +183,13 @@ class Rollout:
 
   # Private methods.
 
-  def _start(self) -> None:
-    obs, _ = self.env.reset(seed=self.protocol.seed)
-    self.obs = {name: value.clone() for name, value in obs.items()}
-
   def _follow(self) -> None:
     """What depends on the host's step count and cannot be in the graph."""
     self.metrics.follow()
     if self._recording:
       recorder, skeleton = self._recording
       assert self._sample is not None
-      more = {"age": self.metrics.age, "delta": self.metrics.delta}
+      more = {"age": self.metrics.age, "delta": self.metrics.violations.delta}
       recorder.add(self._sample, **more, points=skeleton.points())
 
   def _set_command(self, t: int) -> None:
@@ -220,25 +202,32 @@ class Rollout:
 
 def run_steps(
   env: Any,
+  act: Act,
   count: int,
-  step: Callable[[], None],
-  *,
-  start: Callable[[], None],
-  before: Callable[[int], None] = lambda t: None,
+  seed: int,
+  take: Callable[[Sample], None],
+  before: Callable[[int], None],
   after: Callable[[], None] = lambda: None,
   on_step: Callable[[int], None] | None = None,
 ) -> float:
-  """Run `step` so many times; returns the seconds that they took.
+  """Let a policy walk in a watched environment; returns the seconds that it took.
 
   Args:
-    step: Reads and writes fixed buffers only; a GPU records it.
-    start: Called once before, on the same stream.
+    take: Called with every step; like `act`, on fixed buffers only: a GPU records it.
     before: Called with the number of each step before it, outside of the recording.
     after: Called after each step, outside of the recording.
     on_step: Called with the number of finished steps, now and then.
   """
+  obs: dict[str, torch.Tensor] = {}
+
+  def step() -> None:
+    new, _, fell, timed_out, _ = env.step(act(obs))
+    take(last_sample(env, fell, timed_out))
+    for name, value in new.items():
+      obs[name].copy_(value)
+
   with _stream(env) as stream, torch.no_grad():
-    start()
+    obs |= {name: value.clone() for name, value in env.reset(seed=seed)[0].items()}
     watch, seconds = Stopwatch(str(env.device)), 0.0
     watch.lap()
     now = step

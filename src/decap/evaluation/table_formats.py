@@ -18,13 +18,17 @@ from decap.evaluation.tables import Cell, Row, Table
 class _Marks:
   """How a format writes what stands beside a mean, and the best of a column."""
 
-  std: str
-  interval: str
-  ratio: str
+  std: str = " ±{}"
+  interval: str = " [±{}]"
+  ratio: str = " ({}×)"
   best: str = "{}"
+  """Of the mean alone."""
+  best_cell: str = "{}"
 
 
-_PLAIN = _Marks(" ±{}", " [±{}]", " ({}×)")
+_PLAIN = _Marks()
+_RICH = _Marks(best_cell="[bold]{}[/bold]")
+_MARKDOWN = _Marks(best_cell="**{}**")
 _HTML = _Marks(
   ' <span class="std">±{}</span>',
   ' <span class="std">[±{}]</span>',
@@ -49,18 +53,14 @@ def cell_text(cell: Cell, column: Column, marks: _Marks = _PLAIN) -> str:
   for form, value in ((marks.std, cell.std), (marks.interval, cell.interval)):
     if value is not None:
       text += form.format(f"{value:.{column.decimals}f}")
-  return text if cell.ratio is None else text + marks.ratio.format(f"{cell.ratio:.2f}")
+  if cell.ratio is not None:
+    text += marks.ratio.format(f"{cell.ratio:.2f}")
+  return marks.best_cell.format(text) if cell.best else text
 
 
 def _cell_texts(row: Row, table: Table, marks: _Marks = _PLAIN) -> list[str]:
   pairs = zip(row.cells, table.columns, strict=True)
   return [cell_text(cell, column, marks) for cell, column in pairs]
-
-
-def _bold(row: Row, table: Table, form: str) -> list[str]:
-  """Cells of a row as plain text, the best of a column in bold as a whole."""
-  texts = zip(_cell_texts(row, table), row.cells, strict=True)
-  return [form.format(text) if cell.best else text for text, cell in texts]
 
 
 def header(column: Column) -> str:
@@ -101,7 +101,7 @@ def to_rich(table: Table) -> Any:
     if ended:
       out.add_section()
     name = row.name.replace(" [", "\n[")  # Marks on a line of their own.
-    out.add_row(*section, escape(name), *_bold(row, table, "[bold]{}[/bold]"))
+    out.add_row(*section, escape(name), *_cell_texts(row, table, _RICH))
   return out
 
 
@@ -136,7 +136,7 @@ def to_markdown(table: Table) -> str:
   lines = [_pipes([*leads, *map(header, table.columns)]), _pipes(align)]
   for row in table.rows:
     names = [row.section, row.name][-len(leads) :]
-    lines.append(_pipes([*names, *_bold(row, table, "**{}**")]))
+    lines.append(_pipes([*names, *_cell_texts(row, table, _MARKDOWN)]))
   head = f"**{table.title}.** {table.note}".rstrip()
   return f"{head}\n\n" + "\n".join(lines) + "\n"
 
@@ -209,7 +209,7 @@ def _pipes(cells: Sequence[str]) -> str:
   return "| " + " | ".join(cells) + " |"
 
 
-_LATEX_CHARACTERS = {
+_LATEX_CHARACTERS: dict[str, str] = {
   "\\": r"\textbackslash{}",
   **{char: f"\\{char}" for char in "&%$#_{}"},
   "~": r"\textasciitilde{}",
@@ -230,8 +230,5 @@ _LATEX_CHARACTERS = {
 
 
 def _latex(text: str) -> str:
-  parts = (
-    "".join(_LATEX_CHARACTERS.get(char, char) for char in part)
-    for part in text.split("δ̄")
-  )
-  return r"$\bar\delta$".join(parts)
+  special = str.maketrans(_LATEX_CHARACTERS)
+  return r"$\bar\delta$".join(part.translate(special) for part in text.split("δ̄"))

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import statistics
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 
 from decap.errors import UserError
 from decap.evaluation import columns as cols
-from decap.evaluation.columns import CONDITIONS, Column
+from decap.evaluation.columns import TASK, Column, Columns, Contents
 from decap.evaluation.results import Result, check_comparable
 from decap.evaluation.verdict import verdict
 
@@ -30,17 +30,11 @@ METHOD_TITLES = {
 }
 """Methods in the order of the tables, and what the tables call them."""
 
-TASK = "Steps with a violation by at least one joint, and task performance"
 STANDING = "Standing still"
 """A robot that ignores every command: computed from the commands alone, a row of `TASK`."""
 
-Columns = tuple[Column, ...]
-Sections = Mapping[str, Columns]
-
 LOSSES = {"lower": float, "higher": lambda v: -v, "whole": lambda v: abs(v - 100.0)}
 """What the best of a column has least of: who does more than told is no better."""
-
-INTERVAL = "[±] 95 % interval of their mean (Student's t)"
 
 
 @dataclass(frozen=True)
@@ -91,11 +85,16 @@ class MethodResults:
   label: str
   results: list[Result]
 
-  @property
+  @cached_property
   def marks(self) -> tuple[str, ...]:
     """What disqualifies any of its seeds."""
     found = {mark for result in self.results for mark in verdict(result.metrics)}
     return tuple(sorted(found))
+
+  @property
+  def competes(self) -> bool:
+    """Whether it may be best: who falls, stands or hops may not."""
+    return not self.marks and self.results[0].policy.get("method") != "stand"
 
 
 def group_results(
@@ -115,19 +114,19 @@ def group_results(
       own = f"{own}, {result.policy.get('name')}"
     name = label or own
     methods.setdefault(name, MethodResults(name, [])).results.append(result)
-  order = list(METHOD_TITLES)
-
-  def rank(method: MethodResults) -> int:
-    name = method.results[0].policy.get("method")
-    return order.index(name) if name in order else len(order)
-
-  return sorted(methods.values(), key=rank)
+  rank = {name: place for place, name in enumerate(METHOD_TITLES)}
+  return sorted(
+    methods.values(),
+    key=lambda method: rank.get(method.results[0].policy.get("method"), len(rank)),
+  )
 
 
 def make_tables(
-  methods: Sequence[MethodResults], baseline: str | None = None
+  methods: Sequence[MethodResults],
+  baseline: str | None = None,
+  more: Iterable[Contents] = (),
 ) -> list[Table]:
-  """The paper's two tables first, then how they walk, then violations and δ̄."""
+  """All tables that there are numbers for, `more` after those of `contents`."""
   results = [result for method in methods for result in method.results]
   if not results:
     raise UserError("There is nothing to compare.")
@@ -135,63 +134,19 @@ def make_tables(
   base = _find_baseline(methods, baseline)
   note = _note(methods, base)
   tables = []
-  for title, sections, group in _contents(results):
+  shown = cols.contents(results[0].layout, _segments(results))
+  for title, group, sections in (*shown, *more):
     rows = [
       row
       for section, columns in sections.items()
-      for row in _table_rows(methods, columns, base, section)
+      for row in _rows(methods, columns, base, section)
     ]
     columns = next(iter(sections.values()), ())
     if title == TASK:
-      rows.append(_standing_row(methods, columns))
-    tables.append(Table(title, columns, tuple(rows), note, group=group))
-  return [
-    table
-    for table in tables
-    if any(cell.mean is not None for row in table.rows for cell in row.cells)
-  ]
-
-
-def _contents(results: Sequence[Result]) -> list[tuple[str, Sections, str]]:
-  """Titles of all tables, columns by section, and what the sections are."""
-  layout, segments = results[0].layout, _segments(results)
-  groups, walks = list(layout.groups), CONDITIONS.items()
-
-  def by_group(columns: Callable[..., Columns], *more: str) -> Sections:
-    return {group: columns(layout, group, *more) for group in groups}
-
-  postures = {walk: cols.posture(segments, under) for walk, under in walks}
-  forward = {
-    f"{group}, {walk}": cols.smoothness(layout, group, under)
-    for group in groups
-    for walk, under in list(walks)[:2]
-  }
-  axes = {
-    f"{name}, {walk}": cols.axes(segment, under)
-    for segment, name in segments.items()
-    for walk, under in walks
-  }
-  any_joint = by_group(cols.violations, "any_joint")
-  joint_steps = by_group(cols.violations, "joint_steps")
-  sideways = "Followed sideways, turning and mixed; standing"
-  power = "Action power above 5 Hz, and DeCap's termination probability"
-  share = "Share of δ̄ by the constraint that decides it (%)"
-  return [
-    ("Smoothness", by_group(cols.smoothness), "Group"),
-    (TASK, {"": (*cols.paper_violations(layout), *cols.task())}, ""),
-    ("Followed forward and backward", {"": cols.following_straight()}, ""),
-    (sideways, {"": cols.following_others()}, ""),
-    ("Gait", {walk: cols.gait(under) for walk, under in walks}, "Commands"),
-    ("Angular velocity (root mean square)", postures, "Commands"),
-    ("Smoothness while walking forward", forward, "Group"),
-    ("Steps with a violation by at least one joint (%)", any_joint, "Group"),
-    ("Joint-steps with a violation (%)", joint_steps, "Group"),
-    ("Angular velocity by axis (root mean square)", axes, "Body"),
-    (power, {"": cols.jitter(groups)}, ""),
-    (share, by_group(cols.delta_share), "Group"),
-    ("Quantities of the whole robot", {"": cols.scalars(layout)}, ""),
-    ("What a run cost", {"": cols.cost()}, ""),
-  ]
+      rows.append(_standing_row(results[0], columns))
+    if any(cell.mean is not None for row in rows for cell in row.cells):
+      tables.append(Table(title, columns, tuple(rows), note, group=group))
+  return tables
 
 
 def command_tables(result: Result) -> list[Table]:
@@ -237,23 +192,41 @@ def _segments(results: Sequence[Result]) -> dict[str, str]:
 # Rows.
 
 
-def _table_rows(
+def _rows(
   methods: Sequence[MethodResults],
-  columns: Sequence[Column],
-  baseline: MethodResults | None,
-  section: str = "",
-) -> tuple[Row, ...]:
-  rows = []
-  base = [_cell(baseline, c) for c in columns] if baseline else None
-  for method in methods:
-    cells = [_cell(method, column) for column in columns]
-    if base is not None and method is not baseline:
-      cells = [
-        replace(cell, ratio=_ratio(cell, b)) if column.better else cell
-        for cell, b, column in zip(cells, base, columns, strict=True)
-      ]
-    rows.append(Row(method.label, tuple(cells), section, method.marks))
-  return _mark_best(rows, columns, methods)
+  columns: Columns,
+  base: MethodResults | None,
+  section: str,
+) -> list[Row]:
+  cells = [_column_cells(methods, column, base) for column in columns]
+  return [
+    Row(method.label, tuple(column[i] for column in cells), section, method.marks)
+    for i, method in enumerate(methods)
+  ]
+
+
+def _column_cells(
+  methods: Sequence[MethodResults], column: Column, base: MethodResults | None
+) -> list[Cell]:
+  """Cells with ratios to the baseline's, and the best of those that compete marked."""
+  cells = [_cell(method, column) for method in methods]
+  if column.better is None:
+    return cells
+  loss = LOSSES[column.better]
+  losses = [
+    loss(round(cell.mean, column.decimals))
+    if method.competes and cell.mean is not None
+    else math.inf
+    for method, cell in zip(methods, cells, strict=True)
+  ]
+  least = min(losses) if sum(m.competes for m in methods) > 1 else math.nan
+  against = _cell(base, column).mean if base else None
+  found = []
+  for method, cell, value in zip(methods, cells, losses, strict=True):
+    compared = method is not base and against and cell.mean is not None
+    ratio = cell.mean / against if compared else None
+    found.append(replace(cell, best=value == least < math.inf, ratio=ratio))
+  return found
 
 
 def _cell(method: MethodResults, column: Column) -> Cell:
@@ -265,62 +238,26 @@ def _cell(method: MethodResults, column: Column) -> Cell:
   means = [mean for mean, _ in pairs if mean is not None]
   if len(means) < len(pairs):
     return Cell(None)
-  std = statistics.stdev(means) if len(means) > 1 else pairs[0][1]
-  mean = statistics.fmean(means) * column.factor
-  std = None if std is None else std * column.factor
-  return Cell(mean, std, interval=_interval(std, len(means)))
-
-
-def _interval(std: float | None, seeds: int) -> float | None:
-  """Half of the 95 % interval of a mean by Student's t: s · t(0.975, n − 1) / √n."""
-  if std is None or seeds < 2:
-    return None
+  mean, seeds = statistics.fmean(means) * column.factor, len(means)
+  std = statistics.stdev(means) if seeds > 1 else pairs[0][1]
+  if std is None:
+    return Cell(mean)
+  std *= column.factor
+  if seeds == 1:
+    return Cell(mean, std)
   from scipy.special import stdtrit
 
-  return std * float(stdtrit(seeds - 1, 0.975)) / math.sqrt(seeds)
+  # By Student's t: s · t(0.975, n − 1) / √n.
+  half = std * float(stdtrit(seeds - 1, 0.975)) / math.sqrt(seeds)
+  return Cell(mean, std, interval=half)
 
 
-def _ratio(cell: Cell, base: Cell) -> float | None:
-  if cell.mean is None or not base.mean:
-    return None
-  return cell.mean / base.mean
-
-
-def _mark_best(
-  rows: Sequence[Row], columns: Sequence[Column], methods: Sequence[MethodResults]
-) -> tuple[Row, ...]:
-  """Mark the best of each column; who falls, stands or hops does not compete."""
-  contests = [
-    not m.marks and m.results[0].policy.get("method") != "stand" for m in methods
-  ]
-  if sum(contests) < 2:
-    return tuple(rows)
-  cells = [list(row.cells) for row in rows]
-  for c, column in enumerate(columns):
-    if column.better is None:
-      continue
-    loss = LOSSES[column.better]
-    shown = [
-      loss(round(row[c].mean, column.decimals))
-      if ok and row[c].mean is not None
-      else math.inf
-      for row, ok in zip(cells, contests, strict=True)
-    ]
-    for row, value in zip(cells, shown, strict=True):
-      row[c] = replace(row[c], best=value == min(shown) and math.isfinite(value))
-  return tuple(replace(row, cells=tuple(c)) for row, c in zip(rows, cells, strict=True))
-
-
-def _standing_row(methods: Sequence[MethodResults], columns: Sequence[Column]) -> Row:
-  metrics = methods[0].results[0].metrics
-  standing = {**metrics, "tracking": metrics["standing_still"]}
-  cells = tuple(
-    Cell(mean * column.factor)
-    if column.path[0] == "tracking" and (mean := column.read(standing)[0]) is not None
-    else Cell(None)
-    for column in columns
-  )
-  return Row(STANDING, cells)
+def _standing_row(result: Result, columns: Columns) -> Row:
+  standing = {"tracking": result.metrics["standing_still"]}
+  means = [column.read(standing)[0] for column in columns]
+  pairs = zip(means, columns, strict=True)
+  cells = [Cell(None if m is None else m * column.factor) for m, column in pairs]
+  return Row(STANDING, tuple(cells))
 
 
 def _find_baseline(
@@ -348,7 +285,8 @@ def _note(methods: Sequence[MethodResults], baseline: MethodResults | None) -> s
   protocol = methods[0].results[0].protocol
   counts = sorted({len(method.results) for method in methods})
   seeds = " or ".join(str(count) for count in counts)
-  over = f"± over seeds, {INTERVAL}" if counts[-1] > 1 else "± over rollouts"
+  interval = "[±] 95 % interval of their mean (Student's t)"
+  over = f"± over seeds, {interval}" if counts[-1] > 1 else "± over rollouts"
   if counts[0] == 1 < counts[-1]:
     over += "; over rollouts where there is one seed"
   commands = protocol["command"] or protocol["commands"]

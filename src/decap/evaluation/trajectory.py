@@ -48,6 +48,7 @@ class Sample:
 
 
 SAMPLE_FIELDS = tuple(f.name for f in fields(Sample) if f.name != "quantities")
+_META = ("protocol", "rollout", "skeleton", "policy")
 QUANTITY = "quantity/"
 """Prefix of the arrays of constrained quantities."""
 
@@ -102,14 +103,8 @@ class Trajectory:
 
   def save(self, path: Path | str) -> None:
     """Write the file; an existing one is replaced only when it is complete."""
-    meta = {
-      "schema": TRAJECTORY_SCHEMA,
-      "layout": self.layout.to_dict(),
-      "protocol": self.protocol,
-      "rollout": list(self.rollout),
-      "skeleton": self.skeleton,
-      "policy": self.policy,
-    }
+    meta = {"schema": TRAJECTORY_SCHEMA, "layout": self.layout.to_dict()}
+    meta |= {name: getattr(self, name) for name in _META}
     contents: dict[str, Any] = {"meta": np.array(json.dumps(meta)), **self.arrays}
     with replacing(path) as partial, partial.open("wb") as file:
       np.savez_compressed(file, **contents)  # ty: ignore[invalid-argument-type]
@@ -141,14 +136,8 @@ def load_trajectory(path: Path | str) -> Trajectory:
       f"{path} has trajectory schema {meta['schema']}, newer than the {TRAJECTORY_SCHEMA}"
       " that this version of decap reads; update decap"
     )
-  return Trajectory(
-    layout=Layout.from_dict(meta["layout"]),
-    arrays=arrays,
-    protocol=meta["protocol"],
-    rollout=tuple(meta["rollout"]),
-    skeleton=meta["skeleton"],
-    policy=meta["policy"],
-  )
+  more = {name: meta[name] for name in _META} | {"rollout": tuple(meta["rollout"])}
+  return Trajectory(Layout.from_dict(meta["layout"]), arrays, **more)
 
 
 class TrajectoryRecorder:

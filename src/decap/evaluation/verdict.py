@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from decap.evaluation.columns import CONDITIONS, Column, gait
+from decap.evaluation.columns import CONDITIONS, Column
 from decap.evaluation.protocol import fallen_stops
 
 MAX_FALLS_PER_MINUTE = 0.03
@@ -29,19 +29,18 @@ MAX_CORRELATION = 0.0
 
 def verdict(metrics: Mapping[str, Any]) -> tuple[str, ...]:
   """Any of "falls", "stands" and "hops"; numbers that a file does not have pass."""
-  falls = _mean(metrics, "falls_per_minute")
-  stops = _mean(metrics, "commands", "stop", "falls_per_minute")
-  followed = _mean(metrics, "tracking", "followed")
-  marks = []
-  if (falls is not None and falls > MAX_FALLS_PER_MINUTE) or (
-    stops is not None and fallen_stops(stops) > MAX_FALLEN_STOPS
-  ):
-    marks.append("falls")
-  if followed is not None and followed < MIN_FOLLOWED:
-    marks.append("stands")
-  if any(_hops(metrics, under) for under in CONDITIONS.values()):
-    marks.append("hops")
-  return tuple(marks)
+  stops = _mean(metrics, 0.0, "commands", "stop", "falls_per_minute")
+  marks = {
+    "falls": _mean(metrics, 0.0, "falls_per_minute") > MAX_FALLS_PER_MINUTE
+    or fallen_stops(stops) > MAX_FALLEN_STOPS,
+    "stands": _mean(metrics, 1.0, "tracking", "followed") < MIN_FOLLOWED,
+    "hops": any(
+      _mean(metrics, -1.0, *under, "gait", "correlation") > MAX_CORRELATION
+      or _mean(metrics, 0.0, *under, "gait", "flight") > MAX_FLIGHT
+      for under in CONDITIONS.values()
+    ),
+  }
+  return tuple(mark for mark, found in marks.items() if found)
 
 
 def worst_violation(metrics: Mapping[str, Any]) -> tuple[str, float] | None:
@@ -58,11 +57,6 @@ def worst_violation(metrics: Mapping[str, Any]) -> tuple[str, float] | None:
   return max(shares.items(), key=lambda item: item[1]) if shares else None
 
 
-def _hops(metrics: Mapping[str, Any], under: tuple[str, ...]) -> bool:
-  correlation, flight = (column.read(metrics)[0] for column in gait(under)[:2])
-  together = correlation is not None and correlation > MAX_CORRELATION
-  return together or (flight is not None and flight > MAX_FLIGHT)
-
-
-def _mean(metrics: Mapping[str, Any], *path: str) -> float | None:
-  return Column("", path).read(metrics)[0]
+def _mean(metrics: Mapping[str, Any], passes: float, *path: str) -> float:
+  mean = Column("", path).read(metrics)[0]
+  return passes if mean is None else mean

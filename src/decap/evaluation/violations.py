@@ -63,15 +63,15 @@ class Violations:
     shares = (decides * counted.unsqueeze(1))[: self.bins.random]
     self._share += shares.sum(0, dtype=torch.float64)
 
-  def violations(self, counted: torch.Tensor, pick: Pick) -> dict[str, Any]:
-    """Shares of steps and of joint-steps, by group and quantity.
+  def result(self, counted: torch.Tensor, pick: Pick) -> dict[str, Any]:
+    """Shares of steps and of joint-steps; of the whole robot's quantities means, too.
 
     Args:
       counted: Steps that count in each bin. # [K]
       pick: What is shown of the bins.
     """
-    above = self._above.cpu() / counted.unsqueeze(1)  # [K, C]
-    any_above = self._any_above.cpu() / counted.unsqueeze(1)  # [K, rows]
+    sums = (self._values, self._above, self._any_above)
+    values, above, any_above = (s.cpu() / counted.unsqueeze(1) for s in sums)
 
     def of(row: int) -> dict[str, Any]:
       columns = list(self.composition.rows[row].columns)
@@ -80,18 +80,12 @@ class Violations:
         "joint_steps": pick(above[:, columns].mean(1)),
       }
 
-    return self._by_group(of)
-
-  def scalars(self, counted: torch.Tensor, pick: Pick) -> dict[str, Any]:
-    """Means and violations of quantities of the whole robot."""
-    column = self.composition.columns
-    return {
-      name: {
-        "mean": pick(self._values[:, column[name]].cpu() / counted),
-        "violations": pick(self._above[:, column[name]].cpu() / counted),
-      }
-      for name in self.layout.scalars
+    scalars = {
+      name: {"mean": pick(values[:, c]), "violations": pick(above[:, c])}
+      for name, c in self.composition.columns.items()
+      if name in self.layout.scalars
     }
+    return {"violations": self._by_group(of), "scalars": scalars}
 
   def delta_result(self, counted: torch.Tensor, pick: Pick) -> dict[str, Any]:
     """Mean δ̄, and which row decides it over random commands."""
