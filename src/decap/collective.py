@@ -9,42 +9,16 @@ CPUs, run eagerly as everything does there.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 
 import torch
 from torch import Tensor
 from torch import distributed as dist
 
-_paused = False
-_counts: list[int] | None = None
-
 
 def active() -> bool:
   """Whether there is a group to reduce over; it may be of one process."""
-  return not _paused and dist.is_available() and dist.is_initialized()
-
-
-@contextlib.contextmanager
-def paused() -> Iterator[None]:
-  """Within it a process is alone: to compare and to measure."""
-  global _paused
-  before, _paused = _paused, True
-  try:
-    yield
-  finally:
-    _paused = before
-
-
-@contextlib.contextmanager
-def counted() -> Iterator[list[int]]:
-  """Bytes of every reduction within it, one entry each."""
-  global _counts
-  before, _counts = _counts, []
-  try:
-    yield _counts
-  finally:
-    _counts = before
+  return dist.is_available() and dist.is_initialized()
 
 
 def size() -> int:
@@ -78,7 +52,7 @@ def average(tensors: Iterable[Tensor]) -> None:
     return
   tensors = list(tensors)
   flat = torch.cat([tensor.flatten() for tensor in tensors])
-  _reduce(flat, dist.ReduceOp.SUM)
+  dist.all_reduce(flat, dist.ReduceOp.SUM)
   parts = flat.split([tensor.numel() for tensor in tensors])
   for tensor, part in zip(tensors, parts, strict=True):
     torch.div(part.view_as(tensor), size(), out=tensor)
@@ -108,11 +82,5 @@ def differences(values: Mapping[str, object]) -> list[str]:
 
 def _reduced(values: Tensor, operation: dist.ReduceOp.RedOpType) -> Tensor:
   values = values.clone()
-  _reduce(values, operation)
-  return values
-
-
-def _reduce(values: Tensor, operation: dist.ReduceOp.RedOpType) -> None:
-  if _counts is not None:
-    _counts.append(values.numel() * values.element_size())
   dist.all_reduce(values, operation)
+  return values

@@ -139,9 +139,6 @@ POLICY = str(min(Path(__file__).parents[2].glob("policies/*/policy.json")).paren
     ("wgpu", ["train", "--task", "g1-flat"]),
     ("wgpu", ["evaluate", POLICY]),
     ("wgpu", ["profile", POLICY]),
-    ("wgpu", ["bench"]),
-    ("wgpu", ["bench", "engines"]),
-    ("wgpu", ["bench", "scaling"]),
   ],
 )
 def test_a_renderer_that_does_not_start_gets_one_sentence(

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import distributed as dist
 
-from decap import collective
+from benchmarks.scaling_process import alone, counted
 from decap.rl.display import Stopwatch
 from tests.rl.test_capture import _compare_updates, make_runner
 
@@ -38,7 +38,7 @@ def trained(iterations: int = 2) -> list[torch.Tensor]:
 
 def test_a_group_of_one_learns_the_same_bit_for_bit():
   plain = trained()
-  with group_of_one(), collective.counted() as reductions:
+  with group_of_one(), counted() as reductions:
     together = trained()
   assert all(torch.equal(a, b) for a, b in zip(plain, together, strict=True))
   # Of each mini-batch the gradients, 2 × 20 of them, are by far the largest.
@@ -47,16 +47,6 @@ def test_a_group_of_one_learns_the_same_bit_for_bit():
   # With them goes the KL divergence of each of 29 actions.
   assert largest == 4 * (29 + sum(p.numel() for p in together if p.grad is not None))
   assert sum(reductions) < 1.01 * 40 * largest
-
-
-def test_paused_is_alone():
-  x = torch.ones(2)
-  with group_of_one():
-    assert collective.active() and collective.maximum(x) is not x
-    with collective.paused():
-      assert not collective.active() and collective.maximum(x) is x
-    assert collective.active()
-  assert not collective.active()
 
 
 @pytest.mark.gpu
@@ -76,21 +66,21 @@ def compare_under_nccl() -> None:
   assert runner.graphs is not None
   with runner.graphs.stream():
     runner.iterate(Stopwatch("cuda:0"))
-    with collective.counted() as recorded:
+    with counted() as recorded:
       runner.iterate(Stopwatch("cuda:0"))
     assert len(recorded) > 20, "the second iteration records the reductions"
-    with collective.counted() as replayed:
+    with counted() as replayed:
       runner.iterate(Stopwatch("cuda:0"))
     # The third replays them, but for what robots achieved, once between iterations.
     sums = runner.alg.progress.sums
     assert replayed == [sums.numel() * sums.element_size()]
     eager = runner.learn_from_rollout
 
-    def alone() -> None:
-      with collective.paused():
+    def learn_alone() -> None:
+      with alone():
         eager()
 
-    runner.learn_from_rollout = alone  # ty: ignore[invalid-assignment]
+    runner.learn_from_rollout = learn_alone  # ty: ignore[invalid-assignment]
     compared = _compare_updates(runner, runner.graphs.update)
   largest = max(error / change for error, change in compared)
   print(f"equal: differences are {largest:.1e} of the change at most", flush=True)

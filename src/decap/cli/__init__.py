@@ -29,7 +29,6 @@ SUBCOMMANDS = {
   "evaluate": "measure smoothness, violations, tracking",
   "compare": "put the results of several runs in one table",
   "profile": "propose limits from measured motion",
-  "bench": "measure speed on this machine",
   "list": "list tasks, methods and physics backends",
   "demo": "two policies side by side, then a minute of training",
 }

@@ -41,13 +41,17 @@ def explained_memory(device: str) -> Iterator[None]:
   try:
     yield
   except RuntimeError as error:
-    from decap.bench.machine import is_out_of_memory
-
     if not is_out_of_memory(error):
       raise
     raise UserError(
       f"{device} is out of memory: fewer environments need less (--num-envs)."
     ) from error
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+  """Whether torch, or Warp, could not allocate."""
+  words = ("out of memory", "failed to allocate")
+  return isinstance(error, RuntimeError) and any(w in str(error).lower() for w in words)
 
 
 def check_torch_device(device: str) -> None:

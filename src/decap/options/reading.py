@@ -21,17 +21,25 @@ C = TypeVar("C", bound=Args)
 KINDS = {int: ("a whole number", "whole numbers"), float: ("a number", "numbers")}
 
 
-def read(cls: type[C], argv: Sequence[str], name: str = "", description: str = "") -> C:
+def read(
+  cls: type[C],
+  argv: Sequence[str],
+  name: str = "",
+  description: str = "",
+  program: str = "decap",
+) -> C:
   """A command from its arguments; `validate` checks what they say.
 
   Args:
     argv: What comes after the command's name.
     name: The command's name, for help and errors.
+    program: What comes before it.
   """
+  command = f"{program} {name}".strip()
   plain, overrides = split_overrides(argv)
   if overrides and not any(f.name == "overrides" for f in dataclasses.fields(cls)):
-    raise UserError(f"'decap {name}' takes no '{overrides[0]}'.")
-  options = _parse(cls, plain, name, description)
+    raise UserError(f"'{command}' takes no '{overrides[0]}'.")
+  options = _parse(cls, plain, command, description)
   if overrides:
     setattr(options, "overrides", tuple(overrides))  # noqa: B010
   options.argv = (name, *argv)
@@ -51,7 +59,7 @@ def split_overrides(argv: Sequence[str]) -> tuple[list[str], list[str]]:
   return plain, overrides
 
 
-def _parse(cls: type[C], argv: list[str], name: str, description: str) -> C:
+def _parse(cls: type[C], argv: list[str], command: str, description: str) -> C:
   if not argv and all(_has_default(field) for field in dataclasses.fields(cls)):
     return cls()
   import tyro
@@ -61,7 +69,7 @@ def _parse(cls: type[C], argv: list[str], name: str, description: str) -> C:
     option = token.split("=")[0].replace("_", "-")
     if token.startswith("--") and option not in types and option != "--help":
       raise UserError(
-        f"Unknown option '{token}' of 'decap {name}'{suggest(option, types)}."
+        f"Unknown option '{token}' of '{command}'{suggest(option, types)}."
       )
   errors = io.StringIO()
   try:
@@ -69,14 +77,14 @@ def _parse(cls: type[C], argv: list[str], name: str, description: str) -> C:
       return tyro.cli(
         cls,
         args=argv,
-        prog=f"decap {name}",
+        prog=command,
         description=f"{description[:1].upper()}{description[1:]}. {_about(cls)}",
         config=(tyro.conf.FlagCreatePairsOff,),
       )
   except SystemExit as error:
     if not error.code:  # --help
       raise
-    raise UserError(_sentence(errors.getvalue(), argv, types, name)) from None
+    raise UserError(_sentence(errors.getvalue(), argv, types, command)) from None
 
 
 def option_types(cls: type) -> dict[str, Any]:
@@ -104,12 +112,12 @@ def _has_default(field: dataclasses.Field) -> bool:
   return field.default is not missing or field.default_factory is not missing
 
 
-def _sentence(text: str, argv: list[str], types: dict[str, Any], name: str) -> str:
+def _sentence(text: str, argv: list[str], types: dict[str, Any], command: str) -> str:
   """What is wrong with the argument that tyro names."""
   text = box_sentence(text)
-  see = f"(see 'decap {name} --help')"
+  see = f"(see '{command} --help')"
   if found := re.search(r"Unrecognized options: ([^\s,]+)", text):
-    return f"Unknown argument '{found[1].strip('.')}' of 'decap {name}' {see}."
+    return f"Unknown argument '{found[1].strip('.')}' of '{command}' {see}."
   if found := re.search(r"Missing from [^:]*: (\S+)", text):
     return f"The argument {found[1]} is missing {see}."
   if found := re.search(r"choice '(.*)' for argument '(.*)'\..*\((.*)\)", text):

@@ -33,7 +33,7 @@ def estimate(plan: Plan, jobs: Sequence[Job]) -> tuple[float, str]:
   else:
     rate = ASSUMED_STEPS_PER_S[plan.device.split(":")[0]]
     rate *= plan.jobs * plan.gpus if plan.cluster else 1
-    basis = "a guess; 'decap bench' measures, and steps-per-s sets it"
+    basis = "a guess; 'decap train' shows its own, and steps-per-s sets it"
   steps = starts = 0
   for job in jobs:
     left = max(0, job.run.iterations - job.done_iterations())

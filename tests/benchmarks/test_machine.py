@@ -2,7 +2,7 @@
 
 import os
 
-from decap.bench.machine import describe_machine, physical_cores
+from benchmarks.machine import describe_machine, physical_cores
 
 
 def test_of_two_threads_of_a_core_one_is_taken(tmp_path, monkeypatch):

@@ -1,0 +1,1 @@
+"""Measurements of this project: declared cases, one runner (`python -m benchmarks`)."""
