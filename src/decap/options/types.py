@@ -56,6 +56,8 @@ Seed = Annotated[int, SEED]
 MaybeSeed = Annotated[int | None, shown("N"), SEED]
 TaskName = Annotated[str | None, shown("NAME"), one_of("task", _tasks)]
 MethodName = Annotated[str | None, shown("NAME"), one_of("method", _methods)]
+Tasks = Annotated[tuple[str, ...], one_of("task", _tasks)]
+Methods = Annotated[tuple[str, ...], one_of("method", _methods)]
 InputFile = Annotated[str | None, shown("FILE")]
 """A file to read."""
 OutputFile = Annotated[str | None, shown("FILE"), OUTPUT_FILE]

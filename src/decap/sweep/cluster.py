@@ -27,6 +27,7 @@ from decap.sweep.job import Job
 from decap.sweep.plan import Plan, PlannedRun
 from decap.sweep.process import INTERRUPTED, Process
 from decap.sweep.scheduler import Scheduler
+from decap.sweep.sections import seconds
 
 JOBS_FILE = "cluster.json"
 """In the sweep's folder: run → its last job, so that a later sweep finds it."""
@@ -79,7 +80,7 @@ class Work:
     # SLURM may say it twice; the second time waits as well.
     if process:
       process.interrupt()
-      end = time.monotonic() + self.plan.resources.grace_s
+      end = time.monotonic() + seconds(self.plan.resources.grace)
       while process.poll() is None and time.monotonic() < end:
         time.sleep(0.2)
     return DelayedSubmission(Work(self.run, self.plan, self.root))

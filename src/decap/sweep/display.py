@@ -32,7 +32,7 @@ def estimate(plan: Plan, jobs: Sequence[Job]) -> tuple[float, str]:
     rate, basis = sum(rates) / len(rates) * plan.jobs, "earlier runs of this sweep"
   else:
     rate = ASSUMED_STEPS_PER_S[plan.device.split(":")[0]]
-    rate *= plan.jobs * plan.gpus if plan.cluster else 1
+    rate *= plan.jobs * plan.gpus if plan.slurm else 1
     basis = "a guess; 'decap bench' measures, and steps-per-s sets it"
   steps = starts = 0
   for job in jobs:
@@ -65,11 +65,11 @@ def plan_lines(plan: Plan, jobs: Sequence[Job]) -> list[str]:
 
 
 def _place(plan: Plan) -> str:
-  if plan.cluster is None:
+  if not plan.slurm:
     return plan.device
   if plan.device == "cpu":
-    return f"{plan.cluster}, {plan.resources.cpus} cores each"
-  return f"{plan.cluster}, {plan.gpus} {plan.resources.gpu or 'GPU'} each"
+    return f"slurm, {plan.resources.cpus} cores each"
+  return f"slurm, {plan.gpus} {plan.resources.gpu or 'GPU'} each"
 
 
 _VALUES = {"episode": "{:.0f}", "reward": "{:.2f}", "error": "{:.2f}", "δ̄": "{:.3f}"}

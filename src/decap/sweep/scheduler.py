@@ -16,6 +16,7 @@ from decap.sweep.display import Display
 from decap.sweep.job import Job
 from decap.sweep.plan import Plan
 from decap.sweep.process import INTERRUPTED, Process
+from decap.sweep.sections import seconds
 
 
 class Scheduler(abc.ABC):
@@ -109,14 +110,15 @@ class LocalScheduler(Scheduler):
         self._fail(job, f"{was}: {job.last_line()}")
 
   def _check_time(self) -> None:
-    total, single = self._plan.time_limit_s, self._plan.run_time_limit_s
-    if total and not self.stopped and time.monotonic() - self._started > total:
+    total = seconds(self._plan.time_limit)
+    single = seconds(self._plan.run_time_limit)
+    if not self.stopped and time.monotonic() - self._started > total:
       self.stopped = "the time limit was reached"
     for job in self.jobs:
       process = self._processes.get(job.run.name)
       if process is None:
         continue
-      late = single and job.state == "training" and process.seconds > single
+      late = job.state == "training" and process.seconds > single
       if late:
         job.note = "its time limit was reached"
       if late or self.stopped:
