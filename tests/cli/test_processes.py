@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from decap.cli import main
-from decap.cli import training as training_of
+from decap.cli import train as training_of
 from decap.rl import checkpoint, checkpoint_files
 
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone"]

@@ -15,6 +15,7 @@ import decap
 from decap.cli import checks, play
 from decap.cli.compare import CompareArgs
 from decap.cli.terminal import evaluate_with_bar, program
+from decap.cli.train import TrainArgs, train
 from decap.errors import UserError
 from decap.evaluation.protocol import QUICK
 from decap.options import machine
@@ -84,7 +85,7 @@ class DemoArgs(Args):
       "close to them.",
       flush=True,
     )
-    trained = train(self)
+    trained = train_briefly(self)
     print(f"\n{_next_steps(trained, policies)}")
 
 
@@ -129,7 +130,7 @@ def film_policies(policies: dict[str, Path], path: Path) -> None:
   play.write_video(path, clips, script, FPS)
 
 
-def train(args: DemoArgs) -> Path:
+def train_briefly(args: DemoArgs) -> Path:
   """Train DeCap from scratch, print a table and draw curves; returns the run folder."""
   envs, iterations = args.num_envs, args.iterations
   spec = RunSpec("g1-flat", "decap", 1, envs, iterations, overrides=FEW_SAMPLES)
@@ -143,9 +144,7 @@ def train(args: DemoArgs) -> Path:
     enough = times[-1] - times[0] > args.seconds
     return enough and iteration < args.iterations
 
-  from decap.cli.training import train
-
-  train(spec, folder=folder, quiet=True, on_iteration=record)
+  train(spec, folder, TrainArgs(device="cpu"), quiet=True, on_iteration=record)
   from decap.evaluation.layout import limits_by_row
   from decap.evaluation.plots import training_curves
 

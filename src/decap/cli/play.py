@@ -13,19 +13,8 @@ from decap.cli import checks
 from decap.cli.terminal import quiet_libraries
 from decap.deploy import bundle
 from decap.errors import UserError
-from decap.options import machine
+from decap.options import machine, types
 from decap.options.args import above, at_least, at_most, between, require_some
-from decap.options.types import (
-  Computing,
-  Number,
-  Policies,
-  Port,
-  Seed,
-  Velocity,
-  VideoFile,
-  shown,
-  split_label,
-)
 from decap.rl import checkpoint_files
 from decap.runs import RunSpec, build_configs, load_spec
 
@@ -54,33 +43,33 @@ class View:
 
 
 @dataclass(kw_only=True)
-class PlayArgs(Computing):
+class PlayArgs(types.Computing):
   """Policies, what they are told, and how to show them."""
 
-  policies: Policies
+  policies: types.Policies
   """Run folders, checkpoints or bundle folders; several make a video side by side, and
   LABEL=POLICY names one."""
-  command: Velocity = None
+  command: types.Velocity = None
   """What the robot is told: forward and left in m/s, turn in rad/s (default: 0.5 0 0)."""
-  schedule: Annotated[str | None, shown("TEXT")] = None
+  schedule: Annotated[str | None, types.shown("TEXT")] = None
   """Commands from a second on, e.g. '0:0.5,0,0 3:0,0,0.3'."""
-  video: VideoFile = None
+  video: types.VideoFile = None
   """Record to .mp4 or .gif without a display."""
   seconds: Annotated[float, above(0), at_most(600)] = 8.0
   """Length of the video."""
-  size: Annotated[tuple[int, int] | None, shown("W H")] = None
+  size: Annotated[tuple[int, int] | None, types.shown("W H")] = None
   """Of one robot's picture."""
-  distance: Annotated[float | None, shown("M"), between(0.3, 100, " m")] = None
+  distance: Annotated[float | None, types.shown("M"), between(0.3, 100, " m")] = None
   """Of the camera (default: 2.5)."""
-  azimuth: Number = View.azimuth_deg
+  azimuth: types.Number = View.azimuth_deg
   """Direction of the camera in degrees; 90: the robot's right side, 180: its face."""
   host: str = "localhost"
   """Where the viewer listens, e.g. 0.0.0.0 for other machines."""
-  port: Port = 8080
+  port: types.Port = 8080
   """Port of the viewer."""
   num_envs: Annotated[int, at_least(1)] = 1
   """Robots."""
-  seed: Seed = 0
+  seed: types.Seed = 0
   """Seed of randomisation."""
 
   def check(self) -> None:
@@ -106,7 +95,7 @@ class PlayArgs(Computing):
 
   def run(self) -> None:
     """Build the play variant of the run's environment, then record or show it."""
-    sources = [split_label(source) for source in self.policies]
+    sources = [types.split_label(source) for source in self.policies]
     commands = read_commands(self.command, self.schedule)
     specs = [spec_of(path) for _, path in sources]
     checks.announce_imports(self.device, draws=self.video is not None)
