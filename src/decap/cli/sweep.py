@@ -70,33 +70,21 @@ class SweepArgs(Args):
     if self.dry_run:
       return _dry_run(plan, root)
     boards = make_display(display.PlainBoard, display.LiveBoard)
-    with locked(root) as lock, boards as view:
+    with locked(root) as lock, boards as view, contextlib.ExitStack() as gpu:
       if plan.slurm:  # The lock is about who looks.
-        scheduler = cluster.ClusterScheduler(plan, root, view)
-        _watch(plan, scheduler, view)
+        scheduler: Scheduler = cluster.ClusterScheduler(plan, root, view)
       else:
-        scheduler = _here(plan, root, lock, view)
+        cluster.refuse_if_at_work(root)
+        env = dict(os.environ)
+        if plan.device != "cpu" and plan.jobs != 1:
+          variables, note = gpu.enter_context(shared_gpu())
+          env |= variables
+          view.message(note)
+        scheduler = LocalScheduler(plan, root, env, lock, view)
+      for line in display.plan_lines(plan, scheduler.jobs):
+        view.message(line)
+      scheduler.work()
     return _conclude(plan, root, scheduler)
-
-
-def _here(plan: Plan, root: Path, lock: int, view: display.Display) -> Scheduler:
-  """Several runs at a time on this machine."""
-  cluster.refuse_if_at_work(root)
-  shares = plan.device != "cpu" and plan.jobs != 1
-  with (
-    shared_gpu() if shares else contextlib.nullcontext(({}, "")) as (variables, note)
-  ):
-    if note:
-      view.message(note)
-    scheduler = LocalScheduler(plan, root, {**os.environ, **variables}, lock, view)
-    _watch(plan, scheduler, view)
-    return scheduler
-
-
-def _watch(plan: Plan, scheduler: Scheduler, view: display.Display) -> None:
-  for line in display.plan_lines(plan, scheduler.jobs):
-    view.message(line)
-  scheduler.work()
 
 
 def _plan(options: SweepArgs) -> Plan:

@@ -55,21 +55,16 @@ def plan_lines(plan: Plan, jobs: Sequence[Job]) -> list[str]:
     options = " ".join(job.run.spec.overrides)
     lines.append(f"  {job.run.name:<{width}}  {state:<9}  {options}".rstrip())
   seconds, basis = estimate(plan, jobs)
-  at_a_time = f"{plan.jobs} at a time" if plan.jobs != 1 else "one at a time"
-  count = f"{len(jobs)} runs" if len(jobs) != 1 else "1 run"
+  place, count = plan.device, f"{len(jobs)} runs" if len(jobs) != 1 else "1 run"
+  if plan.slurm:
+    gpus = f"{plan.gpus} {plan.resources.gpu or 'GPU'}"
+    cores = f"{plan.resources.cpus} cores"
+    place = f"slurm, {cores if plan.device == 'cpu' else gpus} each"
+  at_a_time = f"{plan.jobs if plan.jobs != 1 else 'one'} at a time"
   lines.append(
-    f"{count} on {_place(plan)}, {at_a_time}; training takes about "
-    f"{duration(seconds)}: {basis}."
+    f"{count} on {place}, {at_a_time}; training takes about {duration(seconds)}: {basis}."
   )
   return lines
-
-
-def _place(plan: Plan) -> str:
-  if not plan.slurm:
-    return plan.device
-  if plan.device == "cpu":
-    return f"slurm, {plan.resources.cpus} cores each"
-  return f"slurm, {plan.gpus} {plan.resources.gpu or 'GPU'} each"
 
 
 _VALUES = {"episode": "{:.0f}", "reward": "{:.2f}", "error": "{:.2f}", "δ̄": "{:.3f}"}
@@ -142,7 +137,7 @@ class PlainBoard:
       self._next = time.monotonic() + _REPORT_S
       self.message(counts(jobs))
       for job in jobs:
-        if job.running:
+        if job.state in ("training", "evaluating"):
           self.message(f"  {job.run.name}: {job.last_line()}")
 
   def message(self, text: str) -> None:
