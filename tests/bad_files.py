@@ -130,7 +130,7 @@ _SWEEP_EDITS: dict[str, tuple[dict[str, Any], str]] = {
     "variance must be above 0, not 0",
   ),
   "s-evaluate.yaml": ({"evaluate": "yes"}, "'evaluate' must be"),
-  "s-steps.yaml": ({"evaluate": {"steps": 10}}, "--steps must be above 50"),
+  "s-steps.yaml": ({"evaluate": {"steps": 10}}, "'steps' must be above 50"),
   "s-blind.yaml": ({"blind": "very"}, "'blind' must be true or false"),
   "s-limits.yaml": ({"limits": "nowhere.yaml"}, "No such file"),
 }

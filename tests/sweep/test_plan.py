@@ -9,7 +9,7 @@ from decap.errors import UserError
 from decap.methods import METHODS
 from decap.runs import RunSpec
 from decap.sweep.plan import make_plan, option_tokens, read_plan
-from decap.sweep.sections import seconds
+from decap.sweep.sections import seconds, tokens
 from decap.tasks import ITERATIONS
 
 ROOT = Path(__file__).parents[2]
@@ -114,10 +114,12 @@ def test_what_a_file_does_not_say_is_as_in_train():
 
 
 def test_evaluation_options():
-  assert make_plan(BASE).evaluate == ()
-  assert make_plan({**BASE, "evaluate": False}).evaluate is None
+  assert (
+    make_plan(BASE).evaluate == {} == make_plan({**BASE, "evaluate": True}).evaluate
+  )
+  assert make_plan({**BASE, "evaluate": False}).evaluate is False
   plan = make_plan({**BASE, "evaluate": {"quick": True, "seed": 3, "disturbed": False}})
-  assert plan.evaluate == ("--quick", "--seed", "3")
+  assert list(tokens(plan.evaluate)) == ["--quick", "--seed", "3"]
   assert plan.evaluation_label("g1-flat") == ""
   options = {"disturbed": True, "command": [0.5, 0, -0.2], "task": "g1-rough"}
   plan = make_plan({**BASE, "evaluate": options})
@@ -151,11 +153,11 @@ def test_evaluation_options():
     ({"blind": "yes"}, "'blind' must be true or false, not 'yes'"),
     ({"seed": True}, "'seed' must be whole numbers, not 'True'"),
     ({"backend": "isaac"}, "'backend' must be one of auto, warp, native, not 'isaac'"),
-    ({"evaluate": {"rolouts": 3}}, "Unknown option '--rolouts' of 'decap evaluate'"),
-    ({"evaluate": {"rollouts": 0}}, "rollouts must be at least 1"),
+    ({"evaluate": {"rolouts": 3}}, "'evaluate': unknown key 'rolouts' .there are"),
+    ({"evaluate": {"rollouts": 0}}, "'rollouts' must be at least 1"),
     ({"evaluate": {"envs": "many"}}, "must be a whole number, not 'many'"),
     ({"evaluate": {"limits": "no.yaml"}}, "Cannot read the limits file no.yaml"),
-    ({"evaluate": {"output": "here"}}, "'evaluate' takes no 'output'"),
+    ({"evaluate": {"device": "cpu"}}, "'evaluate' takes no 'device'"),
     (
       {"runs": [{"name": "short", "iterations": 3}, {"name": "long"}]},
       "'g1-flat_decap_short_s1' and 'g1-flat_decap_long_s1' are one run",

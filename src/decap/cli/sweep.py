@@ -94,7 +94,7 @@ def _plan(options: SweepArgs) -> Plan:
     if (given := getattr(options, name)) is not None:
       setattr(plan, name, given)
   if options.no_evaluate:
-    plan.evaluate = None
+    plan.evaluate = False
   if options.cluster:
     _place_there(plan, options.jobs)
   else:
@@ -154,7 +154,7 @@ def _conclude(plan: Plan, root: Path, scheduler: Scheduler) -> int:
       print(f"{job.run.name} {job.state}: {job.note}")
   reason = f" because {scheduler.stopped}" if scheduler.stopped else ""
   print(f"Ended{reason}: {display.counts(jobs)}. Logs: {root / 'logs'}")
-  compared = _compare(plan, root, jobs) if plan.evaluate is not None else 0
+  compared = _compare(plan, root, jobs) if plan.evaluate is not False else 0
   states = {job.state for job in jobs}
   if "failed" in states or compared:
     return FAILED

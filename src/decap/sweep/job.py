@@ -69,10 +69,10 @@ class Job:
     if not self.trained():
       return "training", train_command(self, plan)
     label = plan.evaluation_label(self.run.spec.task)
-    if plan.evaluate is None or self.evaluated(label):
+    if plan.evaluate is False or self.evaluated(label):
       return "done", []
     command = ["evaluate", str(self.folder()), "--device", plan.device]
-    return "evaluating", [*command, *plan.evaluate]
+    return "evaluating", [*command, *tokens(plan.evaluate)]
 
   def progress(self) -> Status | None:
     """Where the run says that it stands."""

@@ -12,20 +12,18 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from tyro.conf import Fixed
 
 from decap.errors import UserError
+from decap.evaluation.protocol import ProtocolArgs
 from decap.methods import check_options, get_method
 from decap.options.args import FINITE, SEED, Args, above, at_least
 from decap.options.types import Backend, Count, Flag, Methods, Tasks
 from decap.runs import RunSpec, read_limits, start_of
 from decap.sweep.sections import Time, as_list, keys, read_section, seconds, tokens
 from decap.tasks import CPU_NUM_ENVS, ITERATIONS, NUM_ENVS
-
-if TYPE_CHECKING:
-  from decap.evaluation.protocol import ProtocolArgs
 
 Amount = Annotated[float | None, FINITE, above(0)]
 STEPS_PER_ITERATION = 24
@@ -120,11 +118,9 @@ class PlannedRun:
   def steps_per_iteration(self) -> int:
     """Environment steps of one iteration, all environments together."""
     assert self.spec.num_envs is not None
-    tokens = self.spec.overrides
-    steps = STEPS_PER_ITERATION
-    if "--agent.num-steps-per-env" in tokens:
-      steps = int(tokens[tokens.index("--agent.num-steps-per-env") + 1])
-    return self.spec.num_envs * steps
+    steps, given = "--agent.num-steps-per-env", self.spec.overrides
+    own = given[given.index(steps) + 1] if steps in given else STEPS_PER_ITERATION
+    return self.spec.num_envs * int(own)
 
 
 @dataclass(kw_only=True)
@@ -137,8 +133,8 @@ class Plan(RunKeys):
   backend: Backend = "auto"
   jobs: Count = None
   """Runs at a time; None leaves it to the device."""
-  evaluate: Fixed[Any] = ()
-  """Further options of ``decap evaluate``, as tokens once expanded; None trains only."""
+  evaluate: Fixed[Any] = field(default_factory=dict)
+  """Further options of ``decap evaluate``; False trains only."""
   time_limit: Time = None
   """After which the whole sweep saves and ends."""
   run_time_limit: Time = None
@@ -171,9 +167,9 @@ class Plan(RunKeys):
 
   def evaluation_label(self, task: str) -> str:
     """What names the metrics file of a run of `task`: empty, or e.g. ``disturbed``."""
-    if self.evaluate is None:
+    if self.evaluate is False:
       return ""
-    args = _evaluate_args(self.evaluate)
+    args = _evaluation(self.evaluate)
     return args.protocol(args.task or task).label_for(task)
 
 
@@ -206,7 +202,10 @@ def make_plan(data: Any, base: Path = Path()) -> Plan:
   common = {key: value for key, value in data.items() if key in keys(RunKeys)}
   plan.runs = tuple(run for block in blocks for run in _expand(common, block, base))
   _check_names(plan.runs)
-  plan.evaluate = _evaluation(plan.evaluate)
+  if plan.evaluate is True:
+    plan.evaluate = {}
+  if plan.evaluate is not False:
+    _evaluation(plan.evaluate)  # Now, and not after hours of training.
   plan.resources = read_section(Resources, plan.cluster)
   return plan
 
@@ -269,33 +268,16 @@ def _label(name: str, chosen: Sequence[tuple[str, Any]]) -> str:
   return re.sub(r"[^\w.=-]+", "-", "_".join(parts))
 
 
-def _evaluation(value: Any) -> tuple[str, ...] | None:
-  """``true``, ``false``, or options of `decap evaluate` as a map."""
-  if value is True or value is False or value == ():
-    return None if value is False else ()
-  if not isinstance(value, dict):
-    raise UserError("'evaluate' must be true, false or a map of its options.")
-  for key in ("device", "output"):
-    if key in value:
-      raise UserError(f"'evaluate' takes no '{key}': it is the sweep's.")
-  options = tuple(tokens(value))
-  # Now, and not after hours of training.
-  args = _evaluate_args(options)
-  args.protocol(args.task or "g1-flat")
-  if args.limits:
-    read_limits(args.limits)
-  return options
-
-
-def _evaluate_args(tokens: Sequence[str]) -> ProtocolArgs:
+def _evaluation(options: Any) -> ProtocolArgs:
   """What options of `decap evaluate` ask for."""
-  from decap.evaluation.protocol import ProtocolArgs
-  from decap.options.args import validate
-  from decap.options.reading import read
-
+  if not isinstance(options, dict):
+    raise UserError("'evaluate' must be true, false or a map of its options.")
+  if "device" in options:
+    raise UserError("'evaluate' takes no 'device': it is the sweep's.")
   try:
-    args = read(ProtocolArgs, tokens, "evaluate")
-    validate(args)
+    args = read_section(ProtocolArgs, options)
   except UserError as error:
     raise UserError(f"'evaluate': {error}") from error
+  if args.limits:
+    read_limits(args.limits)
   return args
