@@ -3,7 +3,6 @@
 import decap
 from decap.cli import demo, main
 from decap.cli.demo import constraint_table
-from decap.cli.play import View
 from decap.evaluation.protocol import Protocol
 from decap.rl import checkpoint_files
 
@@ -39,8 +38,9 @@ def test_iterations_without_a_finished_episode_are_left_out():
 def test_the_demo_compares_films_and_trains(tmp_path, capsys, monkeypatch):
   small = Protocol(rollouts=2, envs=2, steps=60, warmup=50, per_command=0)
   monkeypatch.setattr(demo, "PROTOCOL", small)
-  monkeypatch.setattr(demo, "VIDEO_S", 0.16)
-  monkeypatch.setattr(demo, "VIEW", View(width=64, height=64))
+  monkeypatch.setattr(
+    demo, "FILM", {"seconds": 0.16, "size": (64, 64), "device": "cpu"}
+  )
   options = ["--num-envs", "4", "--iterations", "2", "--output", str(tmp_path)]
   assert main(["demo", *options]) == 0
   out = capsys.readouterr().out

@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import Annotated
+from typing import Annotated, Any
 
 from tyro.conf import arg
 
@@ -31,10 +31,10 @@ POLICIES = {
 }
 """Label of a row → released policy."""
 PROTOCOL = QUICK
-SCRIPT = ((0.0, 0.5, 0.0, 0.0), (3.0, 0.0, 0.0, 0.5))
-"""What both robots of the video are told: seconds, then vx, vy (m/s), yaw (rad/s)."""
-VIDEO_S, FPS = 6.0, 12.5
-VIEW = play.View(distance_m=2.2, width=320, height=360)
+FILM: dict[str, Any] = {"schedule": "0:0.5,0,0 3:0,0,0.5", "seconds": 6.0}
+FILM |= {"size": (320, 360), "distance": 2.2, "device": "cpu"}
+"""Options of `decap play`: both robots of the video walk, then turn."""
+FPS = 12.5
 
 WINDOW = 3  # Iterations that "before" and "after" are means of.
 SKIP = 3  # Of the episodes that end in the first iterations, all are short.
@@ -119,15 +119,8 @@ def film_policies(policies: dict[str, Path], path: Path) -> None:
   except UserError as error:
     print(f"No video: {error}")
     return
-  from decap.deploy.sim2sim import Walk
-
-  print("Filming both …", flush=True)
-  script = Walk(SCRIPT, VIDEO_S)
-  clips = [
-    (label, play.film(str(source), script, VIEW, fps=FPS))
-    for label, source in policies.items()
-  ]
-  play.write_video(path, clips, script, FPS)
+  named = tuple(f"{label}={source}" for label, source in policies.items())
+  play.record(play.PlayArgs(policies=named, video=str(path), **FILM), FPS)
 
 
 def train_briefly(args: DemoArgs) -> Path:
