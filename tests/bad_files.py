@@ -147,8 +147,11 @@ _LIMITS_TEXTS = {
   "l-nan.yaml": ("joint_vel: {upper: .nan}", "'joint_vel/upper' must be finite"),
   "l-yes.yaml": ("joint_vel: {upper: yes}", "'joint_vel/upper' must be finite"),
   "l-word.yaml": ("joint_vel: {upper: fast}", "'joint_vel/upper' must be finite"),
-  "l-name.yaml": ("joint_speed: {upper: 1}", "unknown constraint 'joint_speed'"),
-  "l-group.yaml": ("joint_vel: {tail: 1}", "unknown group 'tail'"),
+  "l-name.yaml": (
+    "joint_speed: {upper: 1}",
+    "Unknown constraint in the limits: 'joint_speed'",
+  ),
+  "l-group.yaml": ("joint_vel: {tail: 1}", "limits of 'joint_vel': 'tail'"),
   "l-one.yaml": ("joint_vel: 1", "given per group"),
   "l-inner.yaml": ("limits: [1]", "must map constraints"),
 }

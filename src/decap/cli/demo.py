@@ -21,6 +21,7 @@ from decap.evaluation.protocol import QUICK
 from decap.options import machine
 from decap.options.args import OUTPUT_FOLDER, Args, at_least
 from decap.options.types import Positive
+from decap.rl.display import make_console
 from decap.runs import RunSpec, build_configs, default_run_folder
 
 Log = dict[str, float]
@@ -36,6 +37,7 @@ FILM |= {"size": (320, 360), "distance": 2.2, "device": "cpu"}
 """Options of `decap play`: both robots of the video walk, then turn."""
 FPS = 12.5
 
+HEADS = ("constraint", "limit", "", "before", "after", "violated before", "after")
 WINDOW = 3  # Iterations that "before" and "after" are means of.
 SKIP = 3  # Of the episodes that end in the first iterations, all are short.
 
@@ -140,10 +142,14 @@ def train_briefly(args: DemoArgs) -> Path:
   train(spec, folder, TrainArgs(device="cpu"), quiet=True, on_iteration=record)
   from decap.evaluation.layout import limits_by_row
   from decap.evaluation.plots import training_curves
+  from decap.evaluation.table_formats import numbers_table
 
   constraints = build_configs(spec)[0].constraints
   limits = limits_by_row({name: term.limits for name, term in constraints.items()})
-  print("\n" + "\n".join(constraint_table(history, limits)))
+  rows = constraint_rows(history, limits)
+  make_console().print(
+    numbers_table("Means over joints, steps in violation", HEADS, rows)
+  )
   training_curves({"DeCap": folder}).savefig(folder / "curves.png", dpi=150)
   print(
     f"\nCurves: {folder / 'curves.png'}\n{len(history) * args.num_envs * 24} "
@@ -166,29 +172,23 @@ def _next_steps(trained: Path, policies: dict[str, Path]) -> str:
   )
 
 
-def constraint_table(history: list[Log], limits: dict[str, float]) -> list[str]:
-  """Lines of a table: each constraint at the start and at the end."""
+def constraint_rows(history: list[Log], limits: dict[str, float]) -> list[list[str]]:
+  """Cells of a table: each constraint at the start and at the end."""
   from decap.evaluation.layout import UNITS
 
-  lines = [
-    f"{'':<22}{'':>8}  {'mean over joints':^19}  {'steps in violation':^19}",
-    f"{'constraint':<22}{'limit':>8}  {'before':>9}{'after':>9}   {'before':>9}{'after':>9}",
-  ]
   skip = SKIP if len(history) > SKIP + WINDOW else 0
-  first, last = _mean(history[skip : skip + WINDOW]), _mean(history[-WINDOW:])
+  ends = _mean(history[skip : skip + WINDOW]), _mean(history[-WINDOW:])
+  rows = []
   for row, limit in limits.items():
+    means = [f"{end[f'Constraint/{row}/mean']:.2f}" for end in ends]
+    violations = [f"{end[f'Constraint/{row}/violation']:.1%}" for end in ends]
     unit = UNITS.get(row.split("/")[0], "")
-    mean, violation = f"Constraint/{row}/mean", f"Constraint/{row}/violation"
-    lines.append(
-      f"{row:<22}{limit:>8g}  {first[mean]:>9.2f}{last[mean]:>9.2f}   "
-      f"{first[violation]:>9.1%}{last[violation]:>9.1%}  {unit}"
-    )
-  rows = {"δ̄": "Constraint/delta", "episode, steps": "Train/episode_length"}
-  for name, key in rows.items():
-    if key in first and key in last:
-      pad = 31 if name == "δ̄" else 30  # The macron takes no column.
-      lines.append(f"{name:<{pad}}  {first[key]:>9.3g}{last[key]:>9.3g}")
-  return lines
+    rows.append([row, f"{limit:g}", unit, *means, *violations])
+  further = {"δ̄": "Constraint/delta", "episode, steps": "Train/episode_length"}
+  for name, key in further.items():
+    if all(key in end for end in ends):
+      rows.append([name, "", "", *(f"{end[key]:.3g}" for end in ends), "", ""])
+  return rows
 
 
 def _mean(logs: list[Log]) -> Log:
