@@ -92,12 +92,10 @@ def _read_results(args: CompareArgs) -> tuple[list[str | None], list[Result]]:
     )
     sources = [(label, path) for label, path in sources if path not in waiting]
   results = [find_result(path, args.label) for _, path in sources]
-  seen: set[Path] = set()
-  for result in results:
-    assert result.path is not None
-    if result.path.resolve() in seen:
+  paths = [result.path.resolve() for result in results if result.path]
+  for result, path in zip(results, paths, strict=True):
+    if paths.count(path) > 1:
       raise UserError(f"{result.path} is there twice; compare different evaluations.")
-    seen.add(result.path.resolve())
   return [label for label, _ in sources], results
 
 

@@ -106,11 +106,11 @@ def between(least: float, most: float, unit: str = "") -> Check:
   return bounded(what, lambda value: least <= value <= most)
 
 
-def one_of(kind: str, names: Callable[[], Collection[str]]) -> Check:
+def one_of(kind: str, names: Collection[str]) -> Check:
   """One of the names that are known when the option is read."""
 
   def check(option: str, value: str) -> str:
-    check_known(kind, value, names())
+    check_known(kind, value, names)
     return value
 
   return Check(check)

@@ -52,8 +52,9 @@ def split_overrides(argv: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def _parse(cls: type[C], argv: list[str], name: str, description: str) -> C:
-  if not argv and all(_has_default(field) for field in dataclasses.fields(cls)):
-    return cls()
+  if not argv:
+    with contextlib.suppress(TypeError):  # Where an argument is missing.
+      return cls()  # Without tyro, which takes its time.
   import tyro
 
   types = option_types(cls)
@@ -63,14 +64,14 @@ def _parse(cls: type[C], argv: list[str], name: str, description: str) -> C:
       raise UserError(
         f"Unknown option '{token}' of 'decap {name}'{suggest(option, types)}."
       )
-  errors = io.StringIO()
+  errors, about = io.StringIO(), " ".join((cls.__doc__ or "").split())
   try:
     with contextlib.redirect_stderr(errors):
       return tyro.cli(
         cls,
         args=argv,
         prog=f"decap {name}",
-        description=f"{description[:1].upper()}{description[1:]}. {_about(cls)}",
+        description=f"{description[:1].upper()}{description[1:]}. {about}",
         config=(tyro.conf.FlagCreatePairsOff,),
       )
   except SystemExit as error:
@@ -93,15 +94,6 @@ def option_types(cls: type) -> dict[str, Any]:
     negated = getattr(owner, name, None) is True
     types[f"--no-{option}" if negated else f"--{option}"] = hint
   return types
-
-
-def _about(cls: type) -> str:
-  return " ".join((cls.__doc__ or "").split())
-
-
-def _has_default(field: dataclasses.Field) -> bool:
-  missing = dataclasses.MISSING
-  return field.default is not missing or field.default_factory is not missing
 
 
 def _sentence(text: str, argv: list[str], types: dict[str, Any], name: str) -> str:

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
+from decap.methods import METHODS
 from decap.options import machine
 from decap.options.args import (
   FINITE,
@@ -26,23 +27,12 @@ from decap.options.args import (
   between,
   one_of,
 )
+from decap.tasks import TASKS
 
 
 def shown(metavar: str) -> Any:
   """What stands for the value in the help, which says itself what the default is."""
   return arg(metavar=metavar, help_behavior_hint="")
-
-
-def _tasks() -> tuple[str, ...]:
-  from decap.tasks import TASKS
-
-  return tuple(TASKS)
-
-
-def _methods() -> tuple[str, ...]:
-  from decap.methods import METHODS
-
-  return tuple(METHODS)
 
 
 Flag = Annotated[bool, arg(help_behavior_hint="")]
@@ -54,10 +44,10 @@ Positive = Annotated[float, FINITE, above(0)]
 Share = Annotated[float, FINITE, at_least(0)]
 Seed = Annotated[int, SEED]
 MaybeSeed = Annotated[int | None, shown("N"), SEED]
-TaskName = Annotated[str | None, shown("NAME"), one_of("task", _tasks)]
-MethodName = Annotated[str | None, shown("NAME"), one_of("method", _methods)]
-Tasks = Annotated[tuple[str, ...], one_of("task", _tasks)]
-Methods = Annotated[tuple[str, ...], one_of("method", _methods)]
+TaskName = Annotated[str | None, shown("NAME"), one_of("task", TASKS)]
+MethodName = Annotated[str | None, shown("NAME"), one_of("method", METHODS)]
+Tasks = Annotated[tuple[str, ...], one_of("task", TASKS)]
+Methods = Annotated[tuple[str, ...], one_of("method", METHODS)]
 InputFile = Annotated[str | None, shown("FILE")]
 """A file to read."""
 OutputFile = Annotated[str | None, shown("FILE"), OUTPUT_FILE]
