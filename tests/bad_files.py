@@ -142,7 +142,7 @@ SWEEPS = {
 
 _LIMITS_TEXTS = {
   "l-list.yaml": ("- 1", "must map constraints"),
-  "l-broken.yaml": ("a: [1", "neither YAML nor JSON"),
+  "l-broken.yaml": ("a: [1", "is not YAML"),
   "l-zero.yaml": ("joint_vel: {upper: 0}", "'joint_vel/upper' must be finite"),
   "l-nan.yaml": ("joint_vel: {upper: .nan}", "'joint_vel/upper' must be finite"),
   "l-yes.yaml": ("joint_vel: {upper: yes}", "'joint_vel/upper' must be finite"),

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from decap.errors import UserError, box_sentence, check_known
-from decap.files import write_text
+from decap.files import read_yaml, write_text
 from decap.methods import check_effects, check_options, get_method
 from decap.options.configs import check_values
 from decap.rl import checkpoint_files
@@ -116,14 +116,7 @@ def start_of(run: str | Path) -> dict[str, str]:
 
 def read_limits(path: str | Path) -> dict[str, Any]:
   """Read a YAML or JSON file of limits: constraint → number, or group → number."""
-  import yaml
-
-  try:
-    data = yaml.safe_load(Path(path).read_text())
-  except OSError as error:
-    raise UserError(f"Cannot read the limits file {path}: {error.strerror}.") from error
-  except (yaml.YAMLError, UnicodeDecodeError) as error:
-    raise UserError(f"{path} is neither YAML nor JSON.") from error
+  data = read_yaml(path, "limits file")
   data = data.get("limits", data) if isinstance(data, dict) else None
   if not isinstance(data, dict):
     raise UserError(f"{path} must map constraints to limits.")

@@ -18,6 +18,7 @@ from tyro.conf import Fixed
 
 from decap.errors import UserError
 from decap.evaluation.protocol import ProtocolArgs
+from decap.files import read_yaml
 from decap.methods import check_options, get_method
 from decap.options.args import FINITE, SEED, Args, above, at_least
 from decap.options.types import Backend, Count, Flag, Methods, Tasks
@@ -45,11 +46,6 @@ class RunKeys(Args):
   init_from: str | None = None
   overrides: Fixed[dict[str, Any]] = field(default_factory=dict)
   grid: Fixed[dict[str, Any]] = field(default_factory=dict)
-
-  def check(self) -> None:
-    for key in ("task", "method"):
-      if not getattr(self, key):
-        raise UserError(f"'{key}' is missing.")
 
 
 @dataclass(kw_only=True)
@@ -147,9 +143,6 @@ class Plan(RunKeys):
   slurm: bool = field(init=False, default=False)
   """Whether the runs are jobs of one."""
 
-  def check(self) -> None:
-    """A task may be left to the blocks."""
-
   @property
   def gpus(self) -> int:
     """GPUs of one run; on this machine one process has one."""
@@ -175,16 +168,8 @@ class Plan(RunKeys):
 
 def read_plan(path: str | Path) -> Plan:
   """Read a sweep file; what is wrong with it is said in one sentence."""
-  import yaml
-
   path = Path(path)
-  try:
-    data = yaml.safe_load(path.read_text())
-  except OSError as error:
-    raise UserError(f"Cannot read the sweep file {path}: {error.strerror}.") from error
-  except (yaml.YAMLError, UnicodeDecodeError) as error:
-    reason = " ".join(str(error).split())
-    raise UserError(f"{path} is not YAML: {reason}.") from error
+  data = read_yaml(path, "sweep file")
   try:
     return make_plan(data, path.parent)
   except UserError as error:
@@ -215,20 +200,22 @@ def _expand(
 ) -> Iterator[PlannedRun]:
   """All runs of a block, whose keys replace the common ones; overrides are merged."""
   block = read_section(RunKeys, {**common, **changed})
+  for key in ("task", "method"):
+    if not getattr(block, key):
+      raise UserError(f"'{key}' is missing.")
   fixed = {**(common.get("overrides") or {}), **block.overrides}
   grid = [[(key, v) for v in as_list(items)] for key, items in block.grid.items()]
   limits_file = base / block.limits if block.limits else None
   limits = read_limits(limits_file) if limits_file else {}
-  start = start_of(base / block.init_from) if block.init_from else {}
+  same: dict[str, Any] = {"num_envs": block.num_envs, "iterations": block.iterations}
+  same |= {"blind": block.blind, "limits": limits}
+  same |= start_of(base / block.init_from) if block.init_from else {}
   for task, method, *chosen, seed in itertools.product(
     block.task, block.method, *grid, block.seed
   ):
     overrides = option_tokens({**fixed, **dict(chosen)})
     check_options(get_method(method), list(overrides))
-    spec = RunSpec(
-      *(task, method, seed, block.num_envs, block.iterations, limits, block.blind),
-      *(overrides, *start.values()),
-    )
+    spec = RunSpec(task, method, seed, overrides=overrides, **same)
     label = _label(block.name, chosen)
     name = "_".join(part for part in (task, method, label, f"s{seed}") if part)
     yield PlannedRun(name, spec, label, limits_file)
