@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from decap.cli import checks
-from decap.cli.terminal import quiet_libraries
 from decap.deploy import bundle
 from decap.errors import UserError
 from decap.options import machine, types
@@ -219,8 +218,7 @@ def make_play(args: PlayArgs, source: str) -> tuple[Any, Act]:
     viewer.enable_shadows = viewer.enable_reflections = False
     # The azimuth means something only if the first heading is known.
     cfg.events["reset_base"].params["pose_range"] = {}
-  with quiet_libraries():
-    env = make_env(cfg, args.device, render_mode="rgb_array" if args.video else None)
+  env = make_env(cfg, args.device, render_mode="rgb_array" if args.video else None)
   policy.check(describe_env(env, spec.task))
   assert policy.act is not None  # Standing still is no bundle.
   return env, policy.act
@@ -236,7 +234,7 @@ def film(args: PlayArgs, source: str, script: Walk, fps: float) -> list[np.ndarr
   stride = max(1, round(1.0 / (fps * env.step_dt)))
   frames = []
   command_term(env).tell(script.at(0.0).tolist())
-  with torch.no_grad(), quiet_libraries():
+  with torch.no_grad():
     obs, _ = env.reset()
     for step in range(round(script.seconds / env.step_dt)):
       command_term(env).tell(script.at(step * env.step_dt).tolist())

@@ -17,7 +17,7 @@ from tyro.conf import arg
 
 from decap import provenance, runs
 from decap.cli import checks, processes
-from decap.cli.terminal import program, quiet_libraries
+from decap.cli.terminal import program
 from decap.errors import UserError
 from decap.files import check_writable
 from decap.lock import one_writer
@@ -203,8 +203,7 @@ def train(
     # A copy now: building the environment puts objects into its config.
     probe = partial(Probe, copy.deepcopy(env_cfg), TASKS[spec.task].describe())
     configure_torch_backends()
-    with contextlib.nullcontext() if options.verbose else quiet_libraries():
-      env = make_env(env_cfg, options.device, options.backend, verbose=True)
+    env = make_env(env_cfg, options.device, options.backend, verbose=options.verbose)
     runner = _make_runner(
       env,
       agent_cfg,
