@@ -19,7 +19,7 @@ from decap.cli.train import TrainArgs, train
 from decap.errors import UserError
 from decap.evaluation.protocol import QUICK
 from decap.options import machine
-from decap.options.args import OUTPUT_FOLDER, Args, at_least
+from decap.options.args import Args, at_least, output_folder
 from decap.options.types import Positive
 from decap.rl.display import make_console
 from decap.runs import RunSpec, build_configs, default_run_folder
@@ -65,7 +65,7 @@ class DemoArgs(Args):
   """Iterations, at most."""
   seconds: Positive = 60.0
   """Training time."""
-  output: Annotated[str, arg(metavar="DIR"), OUTPUT_FOLDER] = "demo"
+  output: Annotated[str, arg(metavar="DIR"), output_folder] = "demo"
   """Where files go."""
 
   def check(self) -> None:

@@ -15,7 +15,7 @@ from decap.cli.terminal import evaluate_with_bar
 from decap.errors import UserError
 from decap.evaluation.protocol import Protocol, check_steps
 from decap.options import machine
-from decap.options.args import OUTPUT_FILE, at_least
+from decap.options.args import at_least, output_file
 from decap.options.types import Flag, Policy, Seed, Simulating, TaskName, shown
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class ProfileArgs(Simulating):
 
   policy: Policy
   """Run folder, checkpoint or bundle folder."""
-  output: Annotated[str, arg(metavar="FILE"), OUTPUT_FILE] = "limits.yaml"
+  output: Annotated[str, arg(metavar="FILE"), output_file] = "limits.yaml"
   """Limits file to write."""
   quantile: UseAppendAction[Annotated[tuple[str, ...], shown("GROUP=Q")]] = ()
   """Quantile that becomes the limit of a group or a scalar quantity; may be repeated

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from tyro.conf import arg
 
@@ -28,7 +28,7 @@ from decap.runs import RunSpec
 from decap.tasks import CPU_NUM_ENVS, TASKS
 
 if TYPE_CHECKING:
-  from decap.envs.constrained_env import ConstrainedEnv, ConstrainedEnvCfg
+  from decap.envs.constrained_env import ConstrainedEnvCfg
   from decap.rl.config import AgentCfg
   from decap.rl.runner import OnIteration, Runner
 
@@ -195,23 +195,8 @@ def train(
       resume = _readable(folder, resume)
     start = resume or (Path(spec.init_from) if spec.init_from else None)
     env_cfg, agent_cfg = _checked_configs(share or spec, options, start, bool(resume))
-    from mjlab.utils.torch import configure_torch_backends
-
-    from decap.evaluation.environment import make_env
-    from decap.evaluation.probe import Probe
-
-    # A copy now: building the environment puts objects into its config.
-    probe = partial(Probe, copy.deepcopy(env_cfg), TASKS[spec.task].describe())
-    configure_torch_backends()
-    env = make_env(env_cfg, options.device, options.backend, verbose=options.verbose)
     runner = _make_runner(
-      env,
-      agent_cfg,
-      folder if writes else None,
-      spec,
-      on_iteration=on_iteration,
-      use_graphs=options.capture,
-      make_probe=partial(probe, options.device, options.backend) if writes else None,
+      spec, env_cfg, agent_cfg, folder if writes else None, options, on_iteration
     )
     if resume:
       runner.resume(resume)
@@ -219,7 +204,7 @@ def train(
       runner.init_from(start)
     if not writes:
       finished = runner.learn()
-      env.close()
+      runner.env.close()
       return finished
     if resume:
       runs.write_spec(folder, spec)
@@ -232,7 +217,7 @@ def train(
     )
     with _no_empty_folder(folder):
       finished = runner.learn()
-    env.close()
+    runner.env.close()
     from decap.export import export_checkpoint
 
     export_checkpoint(checkpoint_files.resolve(folder), folder / "policy")
@@ -288,16 +273,26 @@ def _readable(folder: Path, path: Path) -> Path:
 
 
 def _make_runner(
-  env: ConstrainedEnv,
+  spec: RunSpec,
+  env_cfg: ConstrainedEnvCfg,
   agent_cfg: AgentCfg,
   folder: Path | None,
-  spec: RunSpec,
-  **options: Any,
+  options: TrainArgs,
+  on_iteration: OnIteration | None,
 ) -> Runner:
-  """The runner of a method, with its config errors as sentences."""
+  """Environment and runner of a method, with their config errors as sentences."""
+  from mjlab.utils.torch import configure_torch_backends
+
+  from decap.evaluation.environment import make_env
+  from decap.evaluation.probe import Probe
   from decap.export import describe
   from decap.rl.runner import Runner
 
+  place = (options.device, options.backend)
+  # A copy now: building the environment puts objects into its config.
+  robot, cfg = TASKS[spec.task].describe(), copy.deepcopy(env_cfg)
+  configure_torch_backends()
+  env = make_env(env_cfg, *place, verbose=options.verbose)
   method = get_method(spec.method)
   made_by = {"made_by": provenance.made_by(folder)}
   description = describe(env, spec, agent_cfg) | made_by
@@ -309,7 +304,9 @@ def _make_runner(
       info={"run": spec.to_dict(), "policy": description},
       costs=method.costs,
       schedule=method.schedule(env) if method.schedule else None,
-      **options,
+      on_iteration=on_iteration,
+      use_graphs=options.capture,
+      make_probe=partial(Probe, cfg, robot, *place) if folder else None,
     )
   except ValueError as error:
     raise UserError(f"The agent cannot be built: {error}") from error

@@ -16,16 +16,15 @@ from decap.methods import METHODS
 from decap.options import machine
 from decap.options.args import (
   FINITE,
-  OUTPUT_FILE,
-  OUTPUT_FOLDER,
   SEED,
-  VIDEO,
   Args,
-  Check,
   above,
   at_least,
   between,
   one_of,
+  output_file,
+  output_folder,
+  video,
 )
 from decap.tasks import TASKS
 
@@ -50,9 +49,9 @@ Tasks = Annotated[tuple[str, ...], one_of("task", TASKS)]
 Methods = Annotated[tuple[str, ...], one_of("method", METHODS)]
 InputFile = Annotated[str | None, shown("FILE")]
 """A file to read."""
-OutputFile = Annotated[str | None, shown("FILE"), OUTPUT_FILE]
-OutputFolder = Annotated[str | None, shown("DIR"), OUTPUT_FOLDER]
-VideoFile = Annotated[str | None, shown("FILE"), VIDEO]
+OutputFile = Annotated[str | None, shown("FILE"), output_file]
+OutputFolder = Annotated[str | None, shown("DIR"), output_folder]
+VideoFile = Annotated[str | None, shown("FILE"), video]
 Velocity = Annotated[tuple[float, float, float] | None, shown("VX VY YAW"), FINITE]
 """What a robot is told: forward and left in m/s, turn in rad/s."""
 Domain = Annotated[int, between(0, 232)]
@@ -61,7 +60,7 @@ Port = Annotated[int, between(1, 65535)]
 Policy = Positional[Annotated[str, shown("POLICY")]]
 Policies = Positional[Annotated[tuple[str, ...], shown("POLICY [POLICY ...]")]]
 Device = Annotated[
-  str, arg(metavar="NAME"), Check(lambda _, value: machine.check_device(value))
+  str, arg(metavar="NAME"), lambda _, value: machine.check_device(value)
 ]
 Backend = Literal["auto", "warp", "native"]
 

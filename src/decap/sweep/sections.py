@@ -11,7 +11,7 @@ from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 from tyro.conf import Fixed
 
 from decap.errors import UserError
-from decap.options.args import Args, Check, validate
+from decap.options.args import Args, validate
 from decap.options.reading import read
 from decap.options.types import shown
 
@@ -80,5 +80,5 @@ def _check_time(option: str, value: str) -> str:
   return value
 
 
-Time = Annotated[str | None, shown("TIME"), Check(_check_time)]
+Time = Annotated[str | None, shown("TIME"), _check_time]
 """As `seconds` reads it."""
