@@ -189,19 +189,16 @@ def train(
   """
   writes = processes.is_first()
   with contextlib.ExitStack() as writer:
-    if resume:
-      if writes:
-        writer.enter_context(one_writer(folder))
-      resume = _readable(folder, resume)
-    start = resume or (Path(spec.init_from) if spec.init_from else None)
-    env_cfg, agent_cfg = _checked_configs(share or spec, options, start, bool(resume))
+    if resume and writes:
+      writer.enter_context(one_writer(folder))
+    checks.announce_imports(options.device, options.backend)
+    start = _start(spec, folder, resume)
+    env_cfg, agent_cfg = _checked_configs(share or spec, options)
     runner = _make_runner(
       spec, env_cfg, agent_cfg, folder if writes else None, options, on_iteration
     )
-    if resume:
-      runner.resume(resume)
-    elif start:
-      runner.init_from(start)
+    if start:
+      (runner.resume if resume else runner.init_from)(start)
     if not writes:
       finished = runner.learn()
       runner.env.close()
@@ -226,19 +223,37 @@ def train(
   return finished
 
 
+def _start(spec: RunSpec, folder: Path, resume: Path | None) -> Path | None:
+  """The checkpoint to start from: where that of a run is damaged, the one before.
+
+  The damaged one keeps its contents under another name, so that it is not found again.
+  What else is wrong with it is better told before the long work.
+  """
+  path = resume or (Path(spec.init_from) if spec.init_from else None)
+  if path is None:
+    return None
+  from decap.rl import checkpoint
+
+  try:
+    state = checkpoint.load(path)
+  except UserError as error:
+    older = [p for _, p in checkpoint_files.list_checkpoints(folder) if p != path]
+    if not resume or not older:
+      raise
+    with contextlib.suppress(FileNotFoundError):  # Another process was faster.
+      path.rename(path.with_name(f"{path.name}.damaged"))
+    print(f"{str(error).removesuffix('.')}; going on from {older[-1].name}.")
+    return _start(spec, folder, older[-1])
+  if resume:
+    checkpoint.require_continuable(state, path)
+  checkpoint.require_joints(state, path, TASKS[spec.task].describe().joint_names)
+  return path
+
+
 def _checked_configs(
-  spec: RunSpec, options: TrainArgs, start: Path | None, resumes: bool
+  spec: RunSpec, options: TrainArgs
 ) -> tuple[ConstrainedEnvCfg, AgentCfg]:
   """Configs of a run, once all that can be wrong with it before the long work is not."""
-  checks.announce_imports(options.device, options.backend)
-  if start:
-    from decap.rl import checkpoint
-
-    # A damaged one is better told before the long work.
-    state = checkpoint.load(start)
-    if resumes:
-      checkpoint.require_continuable(state, start)
-    checkpoint.require_joints(state, start, TASKS[spec.task].describe().joint_names)
   env_cfg, agent_cfg = runs.build_configs(spec)
   env_cfg.num_threads = options.threads or 0
   agent_cfg.logger = options.logger
@@ -250,26 +265,6 @@ def _checked_configs(
     flush=True,
   )
   return env_cfg, agent_cfg
-
-
-def _readable(folder: Path, path: Path) -> Path:
-  """The checkpoint to go on from: the one before where the last is damaged.
-
-  The damaged one keeps its contents under another name, so that it is not found again.
-  """
-  from decap.rl import checkpoint
-
-  older = [p for _, p in checkpoint_files.list_checkpoints(folder) if p != path]
-  try:
-    checkpoint.load(path)
-  except UserError as error:
-    if not older:
-      raise
-    with contextlib.suppress(FileNotFoundError):  # Another process was faster.
-      path.rename(path.with_name(f"{path.name}.damaged"))
-    print(f"{str(error).removesuffix('.')}; going on from {older[-1].name}.")
-    return _readable(folder, older[-1])
-  return path
 
 
 def _make_runner(
