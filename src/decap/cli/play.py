@@ -106,24 +106,19 @@ def read_commands(
     raise UserError("--command and --schedule exclude each other.")
   if not schedule:
     vx, vy, yaw = command or FORWARD
-    commands: tuple[Timed, ...] = ((0.0, vx, vy, yaw),)
-  else:
-    commands = tuple(_read_entry(entry) for entry in schedule.split())
-  if not all(math.isfinite(value) for command in commands for value in command):
-    raise UserError("Commands and their times must be finite numbers.")
+    return ((0.0, vx, vy, yaw),)
+  commands = tuple(_read_entry(entry) for entry in schedule.split())
   if not commands or list(commands) != sorted(commands, key=lambda c: c[0]):
     raise UserError("--schedule must be commands in the order of their times.")
   return commands
 
 
 def _read_entry(entry: str) -> Timed:
-  start, _, command = entry.partition(":")
   try:
-    vx, vy, yaw = map(float, command.split(","))
-    start_s = float(start)
+    start_s, vx, vy, yaw = map(float, entry.replace(":", ",", 1).split(","))
   except ValueError:
-    start_s = vx = vy = yaw = -1.0
-  if start_s < 0:
+    start_s = vx = vy = yaw = math.nan
+  if not (start_s >= 0 and all(map(math.isfinite, (start_s, vx, vy, yaw)))):
     raise UserError(
       f"'{entry}' in --schedule is not SECONDS:VX,VY,YAW, such as 3:0.5,0,0.2."
     )
