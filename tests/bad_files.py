@@ -105,9 +105,9 @@ _SWEEP_EDITS: dict[str, tuple[dict[str, Any], str]] = {
   "s-no-task.yaml": ({"task": None}, "'task' is missing"),
   "s-method.yaml": ({"method": "decup"}, "Unknown method 'decup'"),
   "s-twice.yaml": ({"seed": [1, 1]}, "two runs are called"),
-  "s-seed.yaml": ({"seed": -1}, "a seed must be"),
+  "s-seed.yaml": ({"seed": -1}, "'seed' must be"),
   "s-huge-seed.yaml": ({"seed": 2**40}, "below 2^32"),
-  "s-word-seed.yaml": ({"seed": "one"}, "a seed must be"),
+  "s-word-seed.yaml": ({"seed": "one"}, "'seed' must be"),
   "s-length.yaml": ({"iterations": 0}, "'iterations' must be"),
   "s-envs.yaml": ({"num-envs": "many"}, "'num-envs' must be"),
   "s-huge.yaml": ({"num-envs": 10**9}, "1000000000 environments need"),
@@ -130,7 +130,7 @@ _SWEEP_EDITS: dict[str, tuple[dict[str, Any], str]] = {
     "variance must be above 0, not 0",
   ),
   "s-evaluate.yaml": ({"evaluate": "yes"}, "'evaluate' must be"),
-  "s-steps.yaml": ({"evaluate": {"steps": 10}}, "--steps must be above 50"),
+  "s-steps.yaml": ({"evaluate": {"steps": 10}}, "'steps' must be above 50"),
   "s-blind.yaml": ({"blind": "very"}, "'blind' must be true or false"),
   "s-limits.yaml": ({"limits": "nowhere.yaml"}, "No such file"),
 }
@@ -142,13 +142,16 @@ SWEEPS = {
 
 _LIMITS_TEXTS = {
   "l-list.yaml": ("- 1", "must map constraints"),
-  "l-broken.yaml": ("a: [1", "neither YAML nor JSON"),
+  "l-broken.yaml": ("a: [1", "is not YAML"),
   "l-zero.yaml": ("joint_vel: {upper: 0}", "'joint_vel/upper' must be finite"),
   "l-nan.yaml": ("joint_vel: {upper: .nan}", "'joint_vel/upper' must be finite"),
   "l-yes.yaml": ("joint_vel: {upper: yes}", "'joint_vel/upper' must be finite"),
   "l-word.yaml": ("joint_vel: {upper: fast}", "'joint_vel/upper' must be finite"),
-  "l-name.yaml": ("joint_speed: {upper: 1}", "unknown constraint 'joint_speed'"),
-  "l-group.yaml": ("joint_vel: {tail: 1}", "unknown group 'tail'"),
+  "l-name.yaml": (
+    "joint_speed: {upper: 1}",
+    "Unknown constraint in the limits: 'joint_speed'",
+  ),
+  "l-group.yaml": ("joint_vel: {tail: 1}", "limits of 'joint_vel': 'tail'"),
   "l-one.yaml": ("joint_vel: 1", "given per group"),
   "l-inner.yaml": ("limits: [1]", "must map constraints"),
 }

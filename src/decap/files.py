@@ -1,4 +1,4 @@
-"""Output files: complete or not there at all, and a sentence where writing fails."""
+"""Files: complete or not there at all, and a sentence where reading or writing fails."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from decap.errors import UserError
 
@@ -37,6 +38,19 @@ def write_text(path: str | Path, text: str) -> None:
   """Write a text file as a whole."""
   with replacing(path) as partial:
     partial.write_text(text, encoding="utf-8")
+
+
+def read_yaml(path: str | Path, what: str) -> Any:
+  """Contents of a YAML or JSON file, which users call `what`."""
+  import yaml
+
+  try:
+    return yaml.safe_load(Path(path).read_text())
+  except OSError as error:
+    raise UserError(f"Cannot read the {what} {path}: {error.strerror}.") from error
+  except (yaml.YAMLError, UnicodeDecodeError) as error:
+    reason = " ".join(str(error).split())
+    raise UserError(f"{path} is not YAML: {reason}.") from error
 
 
 def check_writable(folder: str | Path) -> None:

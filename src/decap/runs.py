@@ -23,12 +23,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from decap.errors import UserError, box_sentence
-from decap.methods import (
-  check_effects,
-  check_options,
-  get_method,
-)
+from decap.errors import UserError, box_sentence, check_known
+from decap.files import read_yaml, write_text
+from decap.methods import check_effects, check_options, get_method
 from decap.options.configs import check_values
 from decap.rl import checkpoint_files
 
@@ -119,14 +116,7 @@ def start_of(run: str | Path) -> dict[str, str]:
 
 def read_limits(path: str | Path) -> dict[str, Any]:
   """Read a YAML or JSON file of limits: constraint → number, or group → number."""
-  import yaml
-
-  try:
-    data = yaml.safe_load(Path(path).read_text())
-  except OSError as error:
-    raise UserError(f"Cannot read the limits file {path}: {error.strerror}.") from error
-  except (yaml.YAMLError, UnicodeDecodeError) as error:
-    raise UserError(f"{path} is neither YAML nor JSON.") from error
+  data = read_yaml(path, "limits file")
   data = data.get("limits", data) if isinstance(data, dict) else None
   if not isinstance(data, dict):
     raise UserError(f"{path} must map constraints to limits.")
@@ -144,34 +134,19 @@ def read_limits(path: str | Path) -> dict[str, Any]:
 def apply_limits(env: ConstrainedEnvCfg, limits: Mapping[str, Any]) -> None:
   """Put limits in the place of the task's; groups that are not named keep theirs."""
   for name, values in limits.items():
-    if name not in env.constraints:
-      raise UserError(
-        f"The limits name an unknown constraint '{name}' "
-        f"(there are {', '.join(env.constraints)})."
-      )
-    term = env.constraints[name]
-    if isinstance(values, dict) != isinstance(term.limits, dict):
-      raise UserError(
-        f"The limits of '{name}' must be "
-        + ("given per group." if isinstance(term.limits, dict) else "one number.")
-      )
-    if isinstance(values, dict) and isinstance(term.limits, dict):
-      others = values.keys() - env.groups.keys()
-      if others:
-        raise UserError(
-          f"The limits of '{name}' name an unknown group '{min(others)}' "
-          f"(there are {', '.join(env.groups)})."
-        )
-      term.limits = {**term.limits, **values}
-    else:
-      term.limits = values
+    check_known("constraint in the limits:", name, env.constraints)
+    term, per_group = env.constraints[name], isinstance(values, dict)
+    if per_group != isinstance(term.limits, dict):
+      kind = "one number" if per_group else "given per group"
+      raise UserError(f"The limits of '{name}' must be {kind}.")
+    for group in values if per_group else ():
+      check_known(f"group in the limits of '{name}':", group, env.groups)
+    term.limits = {**term.limits, **values} if per_group else values
 
 
 def write_spec(folder: Path, spec: RunSpec) -> None:
   """Write the description of a run into its folder, in one move."""
-  work = folder / f"{RUN_FILE}.new"
-  work.write_text(json.dumps(spec.to_dict(), indent=2) + "\n")
-  os.replace(work, folder / RUN_FILE)
+  write_text(folder / RUN_FILE, json.dumps(spec.to_dict(), indent=2) + "\n")
 
 
 def load_spec(run: str | Path) -> RunSpec:

@@ -226,7 +226,7 @@ def test_a_limits_file_is_read_and_checked(tmp_path):
   with pytest.raises(UserError, match="must map constraints to limits"):
     read_limits(path)
   path.write_text("a: [1")
-  with pytest.raises(UserError, match="neither YAML nor JSON"):
+  with pytest.raises(UserError, match="is not YAML"):
     read_limits(path)
 
 

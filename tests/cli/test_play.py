@@ -22,7 +22,8 @@ def test_commands_come_from_an_option_or_a_schedule():
   assert _commands(command=[0.2, 0, -1]) == ((0.0, 0.2, 0, -1),)
   script = Walk(_commands(schedule="0:0.5,0,0 3:0,0,0.3"), 6.0)
   assert script.at(2.9).tolist() == [0.5, 0, 0] and script.at(3.0)[2] == 0.3
-  assert play.captions(script, 0.5) == ["forward 0.5 m/s"] * 2 + ["turn left 0.3 rad/s"]
+  assert play.spell(script.at(2.0)) == "forward 0.5 m/s"
+  assert play.spell(script.at(4.0)) == "turn left 0.3 rad/s"
   assert play.spell((-0.3, 0.1, 0)) == "backward 0.3 m/s, left 0.1 m/s"
   assert play.spell((0, 0, 0)) == "stand"
 

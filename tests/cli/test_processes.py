@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from decap.cli import main
-from decap.cli import training as training_of
+from decap.cli import train as training_of
 from decap.rl import checkpoint, checkpoint_files
+from decap.runs import RunSpec
 
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
 needs_two_cores = pytest.mark.skipif(
@@ -56,13 +57,14 @@ def test_a_damaged_checkpoint_that_another_process_put_aside_is_passed_over(tmp_
   found = tmp_path / "checkpoints"
   found.mkdir()
   for iteration in (5, 10):
-    checkpoint.save(checkpoint_files.path_for(tmp_path, iteration), {})
+    checkpoint.save(checkpoint_files.path_for(tmp_path, iteration), {"progress": {}})
   last = checkpoint_files.path_for(tmp_path, 10)
   last.write_bytes(b"half of a file")
   older = checkpoint_files.path_for(tmp_path, 5)
-  assert training_of._readable(tmp_path, last) == older
+  spec = RunSpec("g1-flat", "decap")
+  assert training_of._start(spec, tmp_path, last) == older
   assert last.with_name("model_10.pt.damaged").exists() and not last.exists()
-  assert training_of._readable(tmp_path, last) == older
+  assert training_of._start(spec, tmp_path, last) == older
 
 
 @pytest.mark.slow

@@ -173,7 +173,9 @@ def test_a_limit_of_an_unknown_group_is_refused(tmp_path, capsys):
   options = ["--task", "g1-flat", "--device", "cpu", "--limits", str(limits)]
   options += ["--log-root", str(tmp_path / "runs")]
   assert main(["train", *options]) == 2
-  assert "unknown group 'tail' (there are upper, lower)" in capsys.readouterr().err
+  assert (
+    "limits of 'joint_vel': 'tail' (there are upper, lower)" in capsys.readouterr().err
+  )
   assert os.listdir(tmp_path) == ["limits.yaml"]
 
 

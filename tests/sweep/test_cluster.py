@@ -14,7 +14,7 @@ from decap.errors import UserError
 from decap.sweep import cluster
 from decap.sweep.cluster import ClusterScheduler, Work
 from decap.sweep.job import train_command
-from decap.sweep.plan import Resources, make_plan, with_options
+from decap.sweep.plan import Resources, make_plan
 from tests.sweep import slurm_node
 from tests.sweep.test_job import make_folder
 
@@ -62,7 +62,7 @@ def commands(tmp_path, monkeypatch):
 
 def make_scheduler(folder: Path, **changes) -> ClusterScheduler:
   plan = make_plan({**DATA, **changes})
-  plan = with_options(plan, cluster="slurm", jobs=2)
+  plan.jobs, plan.slurm = 2, True
   return ClusterScheduler(plan, folder / "sweep", Board())
 
 
@@ -169,16 +169,17 @@ def test_resources_are_options_of_sbatch():
   assert found["srun_args"] == ["--cpus-per-task=8"]
   assert "gres" not in Resources().submitit("cpu", 1)
   # Two GPUs of a run train together; on this machine a run has one.
-  there = with_options(plan, cluster="slurm", device="cuda")
   job = cluster.Job(plan.runs[0], Path())
-  assert "--gpus 2" in " ".join(train_command(job, there))
+  plan.device = "cuda"
   assert "--gpus" not in train_command(job, plan)
+  plan.slurm = True
+  assert "--gpus 2" in " ".join(train_command(job, plan))
 
 
 @pytest.mark.parametrize(
   ("section", "message"),
   [
-    ({"gpus": 0}, "'gpus' must be a whole number from 1 on, not 0"),
+    ({"gpus": 0}, "'gpus' must be at least 1, not 0"),
     ({"time": "long"}, "'long' is no duration"),
     ({"nodes": 2}, "unknown key 'nodes'"),
     ([1], "'cluster' must map options to values"),

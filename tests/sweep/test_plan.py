@@ -8,13 +8,8 @@ import pytest
 from decap.errors import UserError
 from decap.methods import METHODS
 from decap.runs import RunSpec
-from decap.sweep.plan import (
-  make_plan,
-  option_tokens,
-  read_plan,
-  with_environments,
-)
-from decap.sweep.values import parse_duration
+from decap.sweep.plan import make_plan, option_tokens, read_plan
+from decap.sweep.sections import seconds, tokens
 from decap.tasks import ITERATIONS
 
 ROOT = Path(__file__).parents[2]
@@ -99,29 +94,32 @@ def test_options_are_written_as_the_command_line_reads_them():
 
 
 @pytest.mark.parametrize(
-  ("text", "seconds"),
-  [(90, 90.0), ("90s", 90.0), ("40m", 2400.0), ("2 min", 120.0), ("1.5h", 5400.0)],
+  ("text", "expected"),
+  [("90", 90.0), ("90s", 90.0), ("40m", 2400.0), ("2 min", 120.0), ("1.5h", 5400.0)],
 )
-def test_durations(text, seconds):
-  assert parse_duration(text) == seconds
+def test_durations(text, expected):
+  assert seconds(text) == expected
 
 
 def test_what_a_file_does_not_say_is_as_in_train():
   plan = make_plan({"task": "g1-flat", "num-envs": None})
-  (run,) = with_environments(plan, 256).runs
-  spec = run.spec
+  plan.settle("cpu", 1)
+  spec = plan.runs[0].spec
   assert (spec.method, spec.seed, spec.iterations, spec.num_envs) == (
     *("decap", 1, ITERATIONS, 256),
   )
-  (run,) = with_environments(make_plan({"task": "g1-flat", "num-envs": 8}), 256).runs
-  assert run.spec.num_envs == 8
+  plan = make_plan({"task": "g1-flat", "num-envs": 8})
+  plan.settle("cpu", 1)
+  assert plan.runs[0].spec.num_envs == 8
 
 
 def test_evaluation_options():
-  assert make_plan(BASE).evaluate == ()
-  assert make_plan({**BASE, "evaluate": False}).evaluate is None
+  assert (
+    make_plan(BASE).evaluate == {} == make_plan({**BASE, "evaluate": True}).evaluate
+  )
+  assert make_plan({**BASE, "evaluate": False}).evaluate is False
   plan = make_plan({**BASE, "evaluate": {"quick": True, "seed": 3, "disturbed": False}})
-  assert plan.evaluate == ("--quick", "--seed", "3")
+  assert list(tokens(plan.evaluate)) == ["--quick", "--seed", "3"]
   assert plan.evaluation_label("g1-flat") == ""
   options = {"disturbed": True, "command": [0.5, 0, -0.2], "task": "g1-rough"}
   plan = make_plan({**BASE, "evaluate": options})
@@ -136,11 +134,11 @@ def test_evaluation_options():
     ({"method": "decup"}, "Unknown method 'decup'"),
     ({"task": "g2"}, "Unknown task 'g2'"),
     ({"seed": [1, 1]}, "two runs are called 'g1-flat_decap_s1'"),
-    ({"seed": -1}, "a seed must be a whole number from 0 on .*, not -1"),
-    ({"iterations": "many"}, "'iterations' must be a whole number from 1 on"),
+    ({"seed": -1}, "'seed' must be from 0 to below 2.32, .*, not -1"),
+    ({"iterations": "many"}, "'iterations' must be a whole number, not 'many'"),
     ({"task": None}, "'task' is missing"),
-    ({"seed": 2**32}, "from 0 on and below .*, not 4294967296"),
-    ({"num-envs": 0}, "'num-envs' must be a whole number from 1 on, not 0"),
+    ({"seed": 2**32}, "'seed' must be from 0 to .*, not 4294967296"),
+    ({"num-envs": 0}, "'num-envs' must be at least 1, not 0"),
     ({"overrides": {"kappa": 3}}, "'kappa' must begin with 'env.' or 'agent.'"),
     ({"runs": {"method": "cat"}}, "'runs' must be a list"),
     ({"runs": [{"jobs": 3}]}, "unknown key 'jobs'"),
@@ -152,13 +150,14 @@ def test_evaluation_options():
       "Method 'cat' does not use --env.termination.kappa",
     ),
     ({"feasibility": "cap"}, "unknown key 'feasibility'"),
-    ({"blind": "yes"}, "'blind' must be true or false"),
+    ({"blind": "yes"}, "'blind' must be true or false, not 'yes'"),
+    ({"seed": True}, "'seed' must be whole numbers, not 'True'"),
     ({"backend": "isaac"}, "'backend' must be one of auto, warp, native, not 'isaac'"),
-    ({"evaluate": {"rolouts": 3}}, "Unknown option '--rolouts' of 'decap evaluate'"),
-    ({"evaluate": {"rollouts": 0}}, "rollouts must be at least 1"),
+    ({"evaluate": {"rolouts": 3}}, "'evaluate': unknown key 'rolouts' .there are"),
+    ({"evaluate": {"rollouts": 0}}, "'rollouts' must be at least 1"),
     ({"evaluate": {"envs": "many"}}, "must be a whole number, not 'many'"),
     ({"evaluate": {"limits": "no.yaml"}}, "Cannot read the limits file no.yaml"),
-    ({"evaluate": {"output": "here"}}, "'evaluate' takes no 'output'"),
+    ({"evaluate": {"device": "cpu"}}, "'evaluate' takes no 'device'"),
     (
       {"runs": [{"name": "short", "iterations": 3}, {"name": "long"}]},
       "'g1-flat_decap_short_s1' and 'g1-flat_decap_long_s1' are one run",

@@ -16,15 +16,23 @@ GPU_BYTES, GPU_BYTES_PER_ENV = 600_000_000, 290_000
 DRAW = "mujoco.Renderer(mujoco.MjModel.from_xml_string('<mujoco/>'), 16, 16).close()"
 
 
-def check_gpu_memory(num_envs: int, device: str) -> None:
-  """No more environments than fit into the GPU's free memory; needs torch."""
+def check_torch_device(device: str, num_envs: int = 0) -> None:
+  """Whether torch can use the GPU, and so many environments fit into its free memory.
+
+  A GPU may be there while torch was built without CUDA.
+  """
   if device == "cpu":
     return
   import torch
 
+  if not torch.cuda.is_available():
+    raise UserError(
+      f"torch {torch.__version__} cannot use the GPU; install a build with CUDA or use "
+      "--device cpu."
+    )
   free, _ = torch.cuda.mem_get_info(device)
   fit = int((free - GPU_BYTES) / GPU_BYTES_PER_ENV)
-  if num_envs > fit:
+  if num_envs and num_envs > fit:
     raise UserError(
       f"{num_envs} environments do not fit into the {free / 1e9:.1f} GB that are free "
       f"on {device}: about {max(fit, 0)} do (--num-envs)."
@@ -52,17 +60,6 @@ def is_out_of_memory(error: BaseException) -> bool:
   """Whether torch, or Warp, could not allocate."""
   words = ("out of memory", "failed to allocate")
   return isinstance(error, RuntimeError) and any(w in str(error).lower() for w in words)
-
-
-def check_torch_device(device: str) -> None:
-  """A GPU may be there while torch was built without CUDA; needs torch."""
-  import torch
-
-  if device != "cpu" and not torch.cuda.is_available():
-    raise UserError(
-      f"torch {torch.__version__} cannot use the GPU; install a build with CUDA or use "
-      "--device cpu."
-    )
 
 
 def check_renderer(*, draws: bool = False) -> None:

@@ -14,7 +14,7 @@ from tyro.conf import Positional, UseAppendAction, arg
 from decap.cli.terminal import print_tables
 from decap.errors import UserError
 from decap.files import replacing, write_text
-from decap.options.args import OUTPUT_FOLDER, Args, require_some
+from decap.options.args import Args, output_folder, require_some
 from decap.options.types import OutputFile, shown, split_label
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class CompareArgs(Args):
   """Write a figure; may be repeated."""
   quantity: Annotated[str, arg(metavar="NAME")] = "joint_vel"
   """Quantity of the figures 'traces' and 'joints'."""
-  plot_folder: Annotated[str, arg(metavar="DIR"), OUTPUT_FOLDER] = "."
+  plot_folder: Annotated[str, arg(metavar="DIR"), output_folder] = "."
   """Folder for the figures."""
   plot_format: Literal["pdf", "png", "svg"] = "pdf"
   """Format of the figures."""
@@ -92,12 +92,10 @@ def _read_results(args: CompareArgs) -> tuple[list[str | None], list[Result]]:
     )
     sources = [(label, path) for label, path in sources if path not in waiting]
   results = [find_result(path, args.label) for _, path in sources]
-  seen: set[Path] = set()
-  for result in results:
-    assert result.path is not None
-    if result.path.resolve() in seen:
+  paths = [result.path.resolve() for result in results if result.path]
+  for result, path in zip(results, paths, strict=True):
+    if paths.count(path) > 1:
       raise UserError(f"{result.path} is there twice; compare different evaluations.")
-    seen.add(result.path.resolve())
   return [label for label, _ in sources], results
 
 

@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import Annotated
+from typing import Annotated, Any
 
 from tyro.conf import arg
 
@@ -15,11 +15,13 @@ import decap
 from decap.cli import checks, play
 from decap.cli.compare import CompareArgs
 from decap.cli.terminal import evaluate_with_bar, program
+from decap.cli.train import TrainArgs, train
 from decap.errors import UserError
 from decap.evaluation.protocol import QUICK
 from decap.options import machine
-from decap.options.args import OUTPUT_FOLDER, Args, at_least
+from decap.options.args import Args, at_least, output_folder
 from decap.options.types import Positive
+from decap.rl.display import make_console
 from decap.runs import RunSpec, build_configs, default_run_folder
 
 Log = dict[str, float]
@@ -30,11 +32,12 @@ POLICIES = {
 }
 """Label of a row → released policy."""
 PROTOCOL = QUICK
-SCRIPT = ((0.0, 0.5, 0.0, 0.0), (3.0, 0.0, 0.0, 0.5))
-"""What both robots of the video are told: seconds, then vx, vy (m/s), yaw (rad/s)."""
-VIDEO_S, FPS = 6.0, 12.5
-VIEW = play.View(distance_m=2.2, width=320, height=360)
+FILM: dict[str, Any] = {"schedule": "0:0.5,0,0 3:0,0,0.5", "seconds": 6.0}
+FILM |= {"size": (320, 360), "distance": 2.2, "device": "cpu"}
+"""Options of `decap play`: both robots of the video walk, then turn."""
+FPS = 12.5
 
+HEADS = ("constraint", "limit", "", "before", "after", "violated before", "after")
 WINDOW = 3  # Iterations that "before" and "after" are means of.
 SKIP = 3  # Of the episodes that end in the first iterations, all are short.
 
@@ -62,7 +65,7 @@ class DemoArgs(Args):
   """Iterations, at most."""
   seconds: Positive = 60.0
   """Training time."""
-  output: Annotated[str, arg(metavar="DIR"), OUTPUT_FOLDER] = "demo"
+  output: Annotated[str, arg(metavar="DIR"), output_folder] = "demo"
   """Where files go."""
 
   def check(self) -> None:
@@ -84,7 +87,7 @@ class DemoArgs(Args):
       "close to them.",
       flush=True,
     )
-    trained = train(self)
+    trained = train_briefly(self)
     print(f"\n{_next_steps(trained, policies)}")
 
 
@@ -118,18 +121,11 @@ def film_policies(policies: dict[str, Path], path: Path) -> None:
   except UserError as error:
     print(f"No video: {error}")
     return
-  from decap.deploy.sim2sim import Walk
-
-  print("Filming both …", flush=True)
-  script = Walk(SCRIPT, VIDEO_S)
-  clips = [
-    (label, play.film(str(source), script, VIEW, fps=FPS))
-    for label, source in policies.items()
-  ]
-  play.write_video(path, clips, script, FPS)
+  named = tuple(f"{label}={source}" for label, source in policies.items())
+  play.record(play.PlayArgs(policies=named, video=str(path), **FILM), FPS)
 
 
-def train(args: DemoArgs) -> Path:
+def train_briefly(args: DemoArgs) -> Path:
   """Train DeCap from scratch, print a table and draw curves; returns the run folder."""
   envs, iterations = args.num_envs, args.iterations
   spec = RunSpec("g1-flat", "decap", 1, envs, iterations, overrides=FEW_SAMPLES)
@@ -143,15 +139,17 @@ def train(args: DemoArgs) -> Path:
     enough = times[-1] - times[0] > args.seconds
     return enough and iteration < args.iterations
 
-  from decap.cli.training import train
-
-  train(spec, folder=folder, quiet=True, on_iteration=record)
+  train(spec, folder, TrainArgs(device="cpu"), quiet=True, on_iteration=record)
   from decap.evaluation.layout import limits_by_row
   from decap.evaluation.plots import training_curves
+  from decap.evaluation.table_formats import numbers_table
 
   constraints = build_configs(spec)[0].constraints
   limits = limits_by_row({name: term.limits for name, term in constraints.items()})
-  print("\n" + "\n".join(constraint_table(history, limits)))
+  rows = constraint_rows(history, limits)
+  make_console().print(
+    numbers_table("Means over joints, steps in violation", HEADS, rows)
+  )
   training_curves({"DeCap": folder}).savefig(folder / "curves.png", dpi=150)
   print(
     f"\nCurves: {folder / 'curves.png'}\n{len(history) * args.num_envs * 24} "
@@ -174,29 +172,23 @@ def _next_steps(trained: Path, policies: dict[str, Path]) -> str:
   )
 
 
-def constraint_table(history: list[Log], limits: dict[str, float]) -> list[str]:
-  """Lines of a table: each constraint at the start and at the end."""
+def constraint_rows(history: list[Log], limits: dict[str, float]) -> list[list[str]]:
+  """Cells of a table: each constraint at the start and at the end."""
   from decap.evaluation.layout import UNITS
 
-  lines = [
-    f"{'':<22}{'':>8}  {'mean over joints':^19}  {'steps in violation':^19}",
-    f"{'constraint':<22}{'limit':>8}  {'before':>9}{'after':>9}   {'before':>9}{'after':>9}",
-  ]
   skip = SKIP if len(history) > SKIP + WINDOW else 0
-  first, last = _mean(history[skip : skip + WINDOW]), _mean(history[-WINDOW:])
+  ends = _mean(history[skip : skip + WINDOW]), _mean(history[-WINDOW:])
+  rows = []
   for row, limit in limits.items():
+    means = [f"{end[f'Constraint/{row}/mean']:.2f}" for end in ends]
+    violations = [f"{end[f'Constraint/{row}/violation']:.1%}" for end in ends]
     unit = UNITS.get(row.split("/")[0], "")
-    mean, violation = f"Constraint/{row}/mean", f"Constraint/{row}/violation"
-    lines.append(
-      f"{row:<22}{limit:>8g}  {first[mean]:>9.2f}{last[mean]:>9.2f}   "
-      f"{first[violation]:>9.1%}{last[violation]:>9.1%}  {unit}"
-    )
-  rows = {"δ̄": "Constraint/delta", "episode, steps": "Train/episode_length"}
-  for name, key in rows.items():
-    if key in first and key in last:
-      pad = 31 if name == "δ̄" else 30  # The macron takes no column.
-      lines.append(f"{name:<{pad}}  {first[key]:>9.3g}{last[key]:>9.3g}")
-  return lines
+    rows.append([row, f"{limit:g}", unit, *means, *violations])
+  further = {"δ̄": "Constraint/delta", "episode, steps": "Train/episode_length"}
+  for name, key in further.items():
+    if all(key in end for end in ends):
+      rows.append([name, "", "", *(f"{end[key]:.3g}" for end in ends), "", ""])
+  return rows
 
 
 def _mean(logs: list[Log]) -> Log:

@@ -8,15 +8,10 @@ from typing import Annotated
 
 from tyro.conf import Positional, UseAppendAction
 
+from decap.errors import check_known
 from decap.files import write_text
-from decap.options.args import Args, at_least, between, one_of
+from decap.options.args import Args, at_least, between
 from decap.options.types import OutputFile, Share, shown
-
-
-def _kinds() -> tuple[str, ...]:
-  from decap.deploy.faults import KINDS
-
-  return tuple(KINDS)
 
 
 @dataclass(kw_only=True)
@@ -27,9 +22,7 @@ class FaultsArgs(Args):
   """Policy bundle that walks."""
   seeds: Annotated[int, at_least(0)] = 20
   """Runs per class."""
-  kind: UseAppendAction[
-    Annotated[tuple[str, ...], shown("CLASS"), one_of("class", _kinds)]
-  ] = ()
+  kind: UseAppendAction[Annotated[tuple[str, ...], shown("CLASS")]] = ()
   """Only this class; may be repeated."""
   soak: Share = 0.0
   """Also walk for so many seconds."""
@@ -43,9 +36,12 @@ class FaultsArgs(Args):
   def run(self) -> int:
     """Play all faults; the exit code is 1 if a run did not end as it must."""
     from decap.deploy.campaign import run_faults, soak, summary
+    from decap.deploy.faults import KINDS
     from decap.deploy.session import load_policies
 
-    kinds = self.kind or _kinds()
+    for kind in self.kind:
+      check_known("class", kind, KINDS)
+    kinds = self.kind or tuple(KINDS)
     (bundle,), _ = load_policies([self.bundle])
     outcomes, legs = [], []
     for outcome in run_faults(bundle, kinds, self.seeds, self.domain):

@@ -10,22 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from decap.cli import checks
-from decap.cli.terminal import quiet_libraries
 from decap.deploy import bundle
 from decap.errors import UserError
-from decap.options import machine
+from decap.options import machine, types
 from decap.options.args import above, at_least, at_most, between, require_some
-from decap.options.types import (
-  Computing,
-  Number,
-  Policies,
-  Port,
-  Seed,
-  Velocity,
-  VideoFile,
-  shown,
-  split_label,
-)
 from decap.rl import checkpoint_files
 from decap.runs import RunSpec, build_configs, load_spec
 
@@ -36,91 +24,78 @@ if TYPE_CHECKING:
   from decap.evaluation.policies import Act
 
 FORWARD = (0.5, 0.0, 0.0)
+AXES = (
+  ("forward", "backward", "m/s"),
+  ("left", "right", "m/s"),
+  ("turn left", "turn right", "rad/s"),
+)
+"""Of a command: what its positive and its negative values are, and in what."""
 Timed = tuple[float, float, float, float]
 """From when in s, then forward, left (m/s) and turn (rad/s)."""
 
 
-@dataclass(frozen=True)
-class View:
-  """Where the camera stands, which follows the robot, and the size of its pictures."""
-
-  distance_m: float | None = None
-  """The task's own by default."""
-  azimuth_deg: float = 120.0
-  """0 looks along the robot's first heading, 90 at its right side, 180 at its face."""
-  elevation_deg: float = -8.0
-  width: int = 640
-  height: int = 480
-
-
 @dataclass(kw_only=True)
-class PlayArgs(Computing):
+class PlayArgs(types.Computing):
   """Policies, what they are told, and how to show them."""
 
-  policies: Policies
+  policies: types.Policies
   """Run folders, checkpoints or bundle folders; several make a video side by side, and
   LABEL=POLICY names one."""
-  command: Velocity = None
+  command: types.Velocity = None
   """What the robot is told: forward and left in m/s, turn in rad/s (default: 0.5 0 0)."""
-  schedule: Annotated[str | None, shown("TEXT")] = None
+  schedule: Annotated[str | None, types.shown("TEXT")] = None
   """Commands from a second on, e.g. '0:0.5,0,0 3:0,0,0.3'."""
-  video: VideoFile = None
+  video: types.VideoFile = None
   """Record to .mp4 or .gif without a display."""
   seconds: Annotated[float, above(0), at_most(600)] = 8.0
   """Length of the video."""
-  size: Annotated[tuple[int, int] | None, shown("W H")] = None
+  size: Annotated[tuple[int, int], types.shown("W H")] = (640, 480)
   """Of one robot's picture."""
-  distance: Annotated[float | None, shown("M"), between(0.3, 100, " m")] = None
+  distance: Annotated[float | None, types.shown("M"), between(0.3, 100, " m")] = None
   """Of the camera (default: 2.5)."""
-  azimuth: Number = View.azimuth_deg
+  azimuth: types.Number = 120.0
   """Direction of the camera in degrees; 90: the robot's right side, 180: its face."""
   host: str = "localhost"
   """Where the viewer listens, e.g. 0.0.0.0 for other machines."""
-  port: Port = 8080
+  port: types.Port = 8080
   """Port of the viewer."""
   num_envs: Annotated[int, at_least(1)] = 1
   """Robots."""
-  seed: Seed = 0
+  seed: types.Seed = 0
   """Seed of randomisation."""
 
   def check(self) -> None:
     require_some("POLICY", self.policies)
     machine.check_num_envs(self.num_envs, self.device)
     read_commands(self.command, self.schedule)
-    self.view()
-    if len(self.policies) > 1 and not self.video:
-      raise UserError("Several policies make a video side by side: give --video too.")
-
-  def view(self) -> View:
-    """The camera."""
-    width, height = self.size or (View.width, View.height)
+    width, height = self.size
     if not (16 <= width <= 3840 and 16 <= height <= 2160) or width % 2 or height % 2:
       raise UserError(
         f"--size must be even numbers from 16 to 3840 and 2160, not {width} {height}."
       )
-    return View(self.distance, self.azimuth, width=width, height=height)
-
-  def robots(self) -> dict[str, Any]:
-    """Which ones are simulated, and where."""
-    return {"device": self.device, "seed": self.seed, "num_envs": self.num_envs}
+    if len(self.policies) > 1 and not self.video:
+      raise UserError("Several policies make a video side by side: give --video too.")
 
   def run(self) -> None:
     """Build the play variant of the run's environment, then record or show it."""
-    sources = [split_label(source) for source in self.policies]
-    commands = read_commands(self.command, self.schedule)
-    specs = [spec_of(path) for _, path in sources]
+    sources = [types.split_label(source)[1] for source in self.policies]
+    specs = [spec_of(source) for source in sources]
     checks.announce_imports(self.device, draws=self.video is not None)
     told = build_configs(specs[0], play=True)[0].commands["twist"]
-    for sentence in out_of_range([command for _, *command in commands], told):
+    commands = [c for _, *c in read_commands(self.command, self.schedule)]
+    for sentence in out_of_range(commands, told):
       print(sentence, flush=True)
-    from decap.deploy.sim2sim import Walk
-
-    script = Walk(commands, self.seconds)
     with checks.explained_memory(self.device):
       if self.video:
-        _record(self, sources, script, Path(self.video))
+        record(self)
       else:
-        _watch(self, sources[0][1], script)
+        _watch(self, sources[0])
+
+  def script(self) -> Walk:
+    """What the robots are told, and how long."""
+    from decap.deploy.sim2sim import Walk
+
+    return Walk(read_commands(self.command, self.schedule), self.seconds)
 
 
 def read_commands(
@@ -131,45 +106,46 @@ def read_commands(
     raise UserError("--command and --schedule exclude each other.")
   if not schedule:
     vx, vy, yaw = command or FORWARD
-    commands: tuple[Timed, ...] = ((0.0, vx, vy, yaw),)
-  else:
-    commands = tuple(_read_entry(entry) for entry in schedule.split())
-  if not all(math.isfinite(value) for command in commands for value in command):
-    raise UserError("Commands and their times must be finite numbers.")
+    return ((0.0, vx, vy, yaw),)
+  commands = tuple(_read_entry(entry) for entry in schedule.split())
   if not commands or list(commands) != sorted(commands, key=lambda c: c[0]):
     raise UserError("--schedule must be commands in the order of their times.")
   return commands
 
 
 def _read_entry(entry: str) -> Timed:
-  start, _, command = entry.partition(":")
   try:
-    vx, vy, yaw = map(float, command.split(","))
-    start_s = float(start)
+    start_s, vx, vy, yaw = map(float, entry.replace(":", ",", 1).split(","))
   except ValueError:
-    start_s = vx = vy = yaw = -1.0
-  if start_s < 0:
+    start_s = vx = vy = yaw = math.nan
+  if not (start_s >= 0 and all(map(math.isfinite, (start_s, vx, vy, yaw)))):
     raise UserError(
       f"'{entry}' in --schedule is not SECONDS:VX,VY,YAW, such as 3:0.5,0,0.2."
     )
   return start_s, vx, vy, yaw
 
 
-def _record(
-  args: PlayArgs, sources: list[tuple[str | None, str]], script: Walk, video: Path
-) -> None:
-  from decap.deploy.video import FPS
+def record(args: PlayArgs, fps: float | None = None) -> None:
+  """Film all policies, side by side under what they are told; one alone has no label.
 
-  fps = FPS[video.suffix]
+  Args:
+    fps: Frames per second; by default those of the file's kind.
+  """
+  from decap.deploy import video
+
+  path, script = Path(args.video or ""), args.script()
+  fps = fps or video.FPS[path.suffix]
   clips = []
-  for label, path in sources:
-    print(f"Rendering {path} …", flush=True)
-    frames = film(path, script, args.view(), fps, **args.robots())
-    clips.append((label or Path(path).name, frames))
-  write_video(video, clips, script, fps)
+  for label, source in map(types.split_label, args.policies):
+    print(f"Rendering {source} …", flush=True)
+    clips.append((label or Path(source).name, film(args, source, script, fps)))
+  frames = video.side_by_side(clips)
+  lines = [spell(script.at(k / fps).tolist()) for k in range(len(frames))]
+  video.write(path, video.caption(frames, lines), fps)
+  print(f"Wrote {path}")
 
 
-def _watch(args: PlayArgs, source: str, script: Walk) -> None:
+def _watch(args: PlayArgs, source: str) -> None:
   """The viewer in the browser; the schedule's commands move its sliders."""
   import viser
   from mjlab.rl import RslRlVecEnvWrapper
@@ -177,8 +153,8 @@ def _watch(args: PlayArgs, source: str, script: Walk) -> None:
 
   from decap.evaluation.environment import command_term
 
-  env, policy = make_play(source, args.view(), film=False, **args.robots())
-  term = command_term(env)
+  env, policy = make_play(args, source)
+  term, script = command_term(env), args.script()
   term.tell(script.at(0.0).tolist())
   waiting = [command for command in script.commands if command[0] > 0.0]
   steps = 0
@@ -203,9 +179,6 @@ def _watch(args: PlayArgs, source: str, script: Walk) -> None:
     env.close()
 
 
-# A policy in the play variant of its task: told a script of commands, and filmed.
-
-
 def spec_of(source: str, seed: int = 0) -> RunSpec:
   """What to build: the run's own environment, or that of a bundle's task."""
   path = Path(source)
@@ -217,57 +190,46 @@ def spec_of(source: str, seed: int = 0) -> RunSpec:
   return dataclasses.replace(load_spec(path), seed=seed)
 
 
-def make_play(
-  source: str,
-  view: View,
-  *,
-  film: bool,
-  device: str = "cpu",
-  seed: int = 0,
-  num_envs: int = 1,
-) -> tuple[Any, Act]:
-  """The play variant of a policy's environment, and the policy."""
+def make_play(args: PlayArgs, source: str) -> tuple[Any, Act]:
+  """The play variant of a policy's environment, to be filmed or watched; the policy."""
   from decap.deploy.looks import add_sky
   from decap.evaluation.environment import make_env
   from decap.evaluation.policies import load_policy
   from decap.evaluation.rollout import describe_env
 
-  checks.check_torch_device(device)
-  policy = load_policy(source, device)
-  spec = dataclasses.replace(spec_of(source, seed), blind=policy.blind)
+  checks.check_torch_device(args.device)
+  policy = load_policy(source, args.device)
+  spec = dataclasses.replace(spec_of(source, args.seed), blind=policy.blind)
   cfg, _ = build_configs(spec, play=True)
-  cfg.scene.num_envs = num_envs
+  cfg.scene.num_envs = args.num_envs
   cfg.scene.spec_fn = add_sky  # Without one, all that is not ground is black.
   viewer = cfg.viewer
   viewer.origin_type = viewer.OriginType.ASSET_ROOT  # Its weight is in the middle.
-  viewer.distance = view.distance_m or viewer.distance
-  viewer.azimuth, viewer.elevation = view.azimuth_deg, view.elevation_deg
-  if film:
-    viewer.width, viewer.height = view.width, view.height
+  viewer.distance = args.distance or viewer.distance
+  viewer.azimuth, viewer.elevation = args.azimuth, -8.0
+  if args.video:
+    viewer.width, viewer.height = args.size
     # Half of a frame's time on a machine without a GPU.
     viewer.enable_shadows = viewer.enable_reflections = False
     # The azimuth means something only if the first heading is known.
     cfg.events["reset_base"].params["pose_range"] = {}
-  with quiet_libraries():
-    env = make_env(cfg, device, render_mode="rgb_array" if film else None)
+  env = make_env(cfg, args.device, render_mode="rgb_array" if args.video else None)
   policy.check(describe_env(env, spec.task))
   assert policy.act is not None  # Standing still is no bundle.
   return env, policy.act
 
 
-def film(
-  source: str, script: Walk, view: View, fps: float = 25.0, **options: Any
-) -> list[np.ndarray]:
-  """Frames [H, W, 3] of a policy that is told the script; options of `make_play`."""
+def film(args: PlayArgs, source: str, script: Walk, fps: float) -> list[np.ndarray]:
+  """Frames [H, W, 3] of a policy that is told the script."""
   import torch
 
   from decap.evaluation.environment import command_term
 
-  env, policy = make_play(source, view, film=True, **options)
+  env, policy = make_play(args, source)
   stride = max(1, round(1.0 / (fps * env.step_dt)))
   frames = []
   command_term(env).tell(script.at(0.0).tolist())
-  with torch.no_grad(), quiet_libraries():
+  with torch.no_grad():
     obs, _ = env.reset()
     for step in range(round(script.seconds / env.step_dt)):
       command_term(env).tell(script.at(step * env.step_dt).tolist())
@@ -278,31 +240,11 @@ def film(
   return frames
 
 
-def write_video(
-  path: Path, clips: Sequence[tuple[str, list[np.ndarray]]], script: Walk, fps: float
-) -> None:
-  """Clips side by side under what the robots are told; one alone has no label."""
-  from decap.deploy import video
-
-  frames = video.caption(video.side_by_side(clips), captions(script, fps))
-  video.write(path, frames, fps)
-  print(f"Wrote {path}")
-
-
-def captions(script: Walk, fps: float) -> list[str]:
-  """What the robot is told, frame by frame."""
-  return [
-    spell(script.at(k / fps).tolist()) for k in range(round(script.seconds * fps))
-  ]
-
-
 def spell(command: Sequence[float]) -> str:
   """A command in words, such as "forward 0.5 m/s, turn left 0.3 rad/s"."""
-  names = (("forward", "backward"), ("left", "right"), ("turn left", "turn right"))
-  units = ("m/s", "m/s", "rad/s")
   parts = [
     f"{positive if value > 0 else negative} {abs(value):g} {unit}"
-    for value, (positive, negative), unit in zip(command, names, units, strict=True)
+    for value, (positive, negative, unit) in zip(command, AXES, strict=True)
     if value
   ]
   return ", ".join(parts) or "stand"
@@ -311,15 +253,13 @@ def spell(command: Sequence[float]) -> str:
 def out_of_range(commands: Sequence[Sequence[float]], cfg: Any) -> list[str]:
   """Sentences on commands that training never gave, by its command's config."""
   known = (cfg.ranges.lin_vel_x, cfg.ranges.lin_vel_y, cfg.ranges.ang_vel_z)
-  names, units = ("forward", "left", "turn"), ("m/s", "m/s", "rad/s")
   sentences = []
-  for i, (name, unit) in enumerate(zip(names, units, strict=True)):
-    low, high = known[i]
+  for i, ((name, _, unit), (low, high)) in enumerate(zip(AXES, known, strict=True)):
     odd = sorted({c[i] for c in commands if not low - 1e-6 <= c[i] <= high + 1e-6})
     if odd:
       sentences.append(
-        f"Warning: {name} {', '.join(f'{v:g}' for v in odd)} {unit} lies outside of "
-        f"{low:g} to {high:g}, which the policy was trained for; expect it to fall short "
-        "or to fall."
+        f"Warning: {name.split()[0]} {', '.join(f'{v:g}' for v in odd)} {unit} lies "
+        f"outside of {low:g} to {high:g}, which the policy was trained for; expect it "
+        "to fall short or to fall."
       )
   return sentences

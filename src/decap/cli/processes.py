@@ -14,12 +14,15 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from decap import provenance
 from decap.errors import UserError
 from decap.runs import RunSpec
 from decap.sweep.process import INTERRUPTED, end_with_parent
+
+if TYPE_CHECKING:
+  from decap.cli.train import TrainArgs
 
 SAVE_S = 120
 """Time that processes have to save after Ctrl-C."""
@@ -106,15 +109,16 @@ def check_seen(path: str) -> None:
 
 
 @contextlib.contextmanager
-def joined(device: str, spec: RunSpec) -> Iterator[tuple[str, RunSpec, int]]:
-  """This process's device, its share of the run, and its threads of C MuJoCo (0: all).
+def joined(options: TrainArgs, spec: RunSpec) -> Iterator[RunSpec]:
+  """This process's share of the run; its device, and threads where none were asked for,
+  go into the options.
 
   The number of environments is that of all processes together, so that a run is the
   same problem whatever it runs on.
   """
   number = count()
   if number == 1:
-    yield device, spec, 0
+    yield spec
     return
   import torch
   from torch import distributed as dist
@@ -125,19 +129,20 @@ def joined(device: str, spec: RunSpec) -> Iterator[tuple[str, RunSpec, int]]:
   # While it learns, this signal saves; torchrun sends it where another process failed.
   signal.signal(signal.SIGTERM, _leave)
   local = int(os.environ["LOCAL_RANK"])
-  if device != "cpu":
-    device = f"cuda:{local}"
+  if options.device != "cpu":
+    options.device = f"cuda:{local}"
     torch.cuda.set_device(local)
-  dist.init_process_group("gloo" if device == "cpu" else "nccl")
+  dist.init_process_group("gloo" if options.device == "cpu" else "nccl")
   ended = False
   try:
     _check_same(spec)
     total = spec.num_envs or build_configs(spec)[0].scene.num_envs
     check_share(total, number)
     cores = len(os.sched_getaffinity(0)) // int(os.environ["LOCAL_WORLD_SIZE"])
+    options.threads = options.threads or max(1, cores)
     # One process speaks.
     with contextlib.redirect_stdout(sys.stdout if is_first() else io.StringIO()):
-      yield device, dataclasses.replace(spec, num_envs=total // number), max(1, cores)
+      yield dataclasses.replace(spec, num_envs=total // number)
     # The first still writes; torchrun takes an end after Ctrl-C for a failure of all.
     dist.barrier()
     ended = True
@@ -153,7 +158,7 @@ def joined(device: str, spec: RunSpec) -> Iterator[tuple[str, RunSpec, int]]:
   finally:
     # Recorded graphs hold on to NCCL and must go first, or it waits for them for ever;
     # after an error the traceback keeps them. The others end when this process does.
-    if ended or device == "cpu":
+    if ended or options.device == "cpu":
       gc.collect()
       dist.destroy_process_group()
     else:

@@ -15,7 +15,7 @@ from decap.cli.terminal import evaluate_with_bar
 from decap.errors import UserError
 from decap.evaluation.protocol import Protocol, check_steps
 from decap.options import machine
-from decap.options.args import OUTPUT_FILE, at_least
+from decap.options.args import at_least, output_file
 from decap.options.types import Flag, Policy, Seed, Simulating, TaskName, shown
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class ProfileArgs(Simulating):
 
   policy: Policy
   """Run folder, checkpoint or bundle folder."""
-  output: Annotated[str, arg(metavar="FILE"), OUTPUT_FILE] = "limits.yaml"
+  output: Annotated[str, arg(metavar="FILE"), output_file] = "limits.yaml"
   """Limits file to write."""
   quantile: UseAppendAction[Annotated[tuple[str, ...], shown("GROUP=Q")]] = ()
   """Quantile that becomes the limit of a group or a scalar quantity; may be repeated
@@ -77,16 +77,17 @@ class ProfileArgs(Simulating):
     scalars = [n for n, t in cfg.constraints.items() if isinstance(t.limits, float)]
     chosen = {**TASKS[task].describe().profile_quantiles, **self.quantiles()}
     rule = profiles.complete_rule((*cfg.groups, *scalars), chosen)
-    moving = self.measure(f"Measuring {name}", policy, self.protocol(task))
+    moving = self.measure(f"Measuring {name}", policy, task)
     _check_worth(moving.result.metrics, name, self.force)
-    still = dataclasses.replace(
-      self.protocol(task),
+    standing = self.measure(
+      f"{name}, told to stand",
+      policy,
+      task,
       envs=min(self.envs, STANDING_ENVS),
       steps=min(self.steps, STANDING_STEPS),
       commands="fixed",
       command=(0.0, 0.0, 0.0),
     )
-    standing = self.measure(f"{name}, told to stand", policy, still)
     assert moving.trajectory is not None and standing.trajectory is not None
     walking = profiles.profile_trajectory(moving.trajectory)
     needs = profiles.profile_trajectory(standing.trajectory)
@@ -98,20 +99,12 @@ class ProfileArgs(Simulating):
     _warn(walking.share_above(limits), profiles.MAX_SHARE)
     print(f"Wrote {self.output}; use it with 'decap train --limits {self.output}'.")
 
-  def protocol(self, task: str) -> Protocol:
-    """Random commands, as in training."""
-    return Protocol(task, 1, self.envs, self.steps, per_command=0, seed=self.seed)
-
-  def measure(self, title: str, policy: Any, protocol: Protocol) -> Evaluation:
-    """All of its robots, recorded."""
-    return evaluate_with_bar(
-      title,
-      policy,
-      protocol,
-      device=self.device,
-      backend=self.backend,
-      trajectory=protocol.envs,
-    )
+  def measure(self, title: str, policy: Any, task: str, **changed: Any) -> Evaluation:
+    """All of its robots, recorded, under random commands as in training if not changed."""
+    protocol = Protocol(task, 1, self.envs, self.steps, per_command=0, seed=self.seed)
+    protocol = dataclasses.replace(protocol, **changed)
+    where = {"device": self.device, "backend": self.backend}
+    return evaluate_with_bar(title, policy, protocol, trajectory=protocol.envs, **where)
 
 
 def _check_worth(metrics: dict[str, Any], name: str, force: bool) -> None:
@@ -147,13 +140,13 @@ def _warn(shares: dict[str, float], most: float) -> None:
 
 
 def _quantile(text: str) -> tuple[str, float]:
-  group, equals, value = text.partition("=")
+  group, _, value = text.partition("=")
   try:
     number = float(value)
   except ValueError:
-    number = None
-  if not equals or number is None:
-    raise UserError(f"--quantile must be GROUP=Q, such as lower=0.99, not '{text}'.")
+    raise UserError(
+      f"--quantile must be GROUP=Q, such as lower=0.99, not '{text}'."
+    ) from None
   if not 0.0 < number < 1.0:
     raise UserError(f"The quantile of '{group}' must be in (0, 1), not {value}.")
   return group, number

@@ -6,7 +6,9 @@ bundles measure them; ``terrains`` lists the grounds.
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
+import io
 import json
 import os
 import sys
@@ -239,13 +241,12 @@ def _sweep(bundles: list[Any], cfg: Any, options: MeasureArgs) -> None:
 def _fidelity(bundles: list[Any], cfg: Any, options: MeasureArgs) -> None:
   del cfg  # Without noise and delay, as training's own play variant.
   machine.check_installed("mjlab", "'decap sim2sim fidelity'")
-  from decap.cli.terminal import quiet_libraries
   from decap.evaluation import fidelity
 
   folder, found = Path(options.out), []
   for bundle in bundles:
     _say(f"{bundle.folder.name}: the same walks in both simulators …")
-    with quiet_libraries():
+    with contextlib.redirect_stdout(io.StringIO()):  # mjlab tells its seeds.
       found.append(fidelity.compare(bundle))
   write_text(folder / "fidelity.json", json.dumps(found, indent=1) + "\n")
   text = "\n".join(["# Fidelity", "", *fidelity.fidelity_table(found), ""])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
 import subprocess
 import sys
@@ -21,13 +20,11 @@ from decap.options.args import Args
 from decap.options.types import Count, Flag, OutputFolder, shown
 from decap.rl.display import make_console, make_display
 from decap.sweep import cluster, display
-from decap.sweep import plan as plans
 from decap.sweep.job import Job
 from decap.sweep.mps import shared_gpu
-from decap.sweep.plan import Plan
+from decap.sweep.plan import Plan, read_plan
 from decap.sweep.scheduler import LocalScheduler, Scheduler, locked
-from decap.sweep.values import parse_duration
-from decap.tasks import CPU_NUM_ENVS, NUM_ENVS
+from decap.sweep.sections import Time
 
 FAILED, UNFINISHED = 1, 3
 """Exit codes: some run failed; time was up, or Ctrl-C, with runs left to do."""
@@ -55,9 +52,9 @@ class SweepArgs(Args):
   """auto, cpu, cuda or cuda:N."""
   output: OutputFolder = None
   """The sweep's folder (default: runs/<FILE's name>)."""
-  time_limit: Annotated[str | None, shown("TIME")] = None
+  time_limit: Time = None
   """Save and end after e.g. 90s, 40m or 2h."""
-  run_time_limit: Annotated[str | None, shown("TIME")] = None
+  run_time_limit: Time = None
   """The same for every single run."""
   no_evaluate: Flag = False
   """Train only."""
@@ -73,78 +70,66 @@ class SweepArgs(Args):
     if self.dry_run:
       return _dry_run(plan, root)
     boards = make_display(display.PlainBoard, display.LiveBoard)
-    with locked(root) as lock, boards as view:
-      if plan.cluster:  # The lock is about who looks.
-        scheduler = cluster.ClusterScheduler(plan, root, view)
-        _watch(plan, scheduler, view)
+    with locked(root) as lock, boards as view, contextlib.ExitStack() as gpu:
+      if plan.slurm:  # The lock is about who looks.
+        scheduler: Scheduler = cluster.ClusterScheduler(plan, root, view)
       else:
-        scheduler = _here(plan, root, lock, view)
+        cluster.refuse_if_at_work(root)
+        env = dict(os.environ)
+        if plan.device != "cpu" and plan.jobs != 1:
+          variables, note = gpu.enter_context(shared_gpu())
+          env |= variables
+          view.message(note)
+        scheduler = LocalScheduler(plan, root, env, lock, view)
+      for line in display.plan_lines(plan, scheduler.jobs):
+        view.message(line)
+      scheduler.work()
     return _conclude(plan, root, scheduler)
 
 
-def _here(plan: Plan, root: Path, lock: int, view: display.Display) -> Scheduler:
-  """Several runs at a time on this machine."""
-  cluster.refuse_if_at_work(root)
-  shares = plan.device != "cpu" and plan.jobs != 1
-  with (
-    shared_gpu() if shares else contextlib.nullcontext(({}, "")) as (variables, note)
-  ):
-    if note:
-      view.message(note)
-    scheduler = LocalScheduler(plan, root, {**os.environ, **variables}, lock, view)
-    _watch(plan, scheduler, view)
-    return scheduler
-
-
-def _watch(plan: Plan, scheduler: Scheduler, view: display.Display) -> None:
-  for line in display.plan_lines(plan, scheduler.jobs):
-    view.message(line)
-  scheduler.work()
-
-
 def _plan(options: SweepArgs) -> Plan:
-  plan = plans.with_options(
-    plans.read_plan(options.file),
-    jobs=options.jobs,
-    device=options.device,
-    time_limit_s=parse_duration(options.time_limit),
-    run_time_limit_s=parse_duration(options.run_time_limit),
-  )
+  """What the file says, then what the command line does; checked for its place."""
+  plan = read_plan(options.file)
+  for name in ("jobs", "device", "time_limit", "run_time_limit"):
+    if (given := getattr(options, name)) is not None:
+      setattr(plan, name, given)
   if options.no_evaluate:
-    plan = dataclasses.replace(plan, evaluate=None)
-  return _plan_there(plan, options.jobs) if options.cluster else _plan_here(plan)
+    plan.evaluate = False
+  if options.cluster:
+    _place_there(plan, options.jobs)
+  else:
+    _place_here(plan)
+  return plan
 
 
-def _plan_here(plan: Plan) -> Plan:
-  """The plan with what this machine has."""
+def _place_here(plan: Plan) -> None:
+  """On what this machine has."""
   device = machine.check_device(plan.device)
   machine.check_backend(plan.backend, device)
-  plan = plans.with_environments(plan, CPU_NUM_ENVS if device == "cpu" else NUM_ENVS)
+  jobs = plan.jobs or (1 if device == "cpu" else GPU_JOBS)
+  plan.settle(device, jobs)
   for run in plan.runs:
     machine.check_num_envs(run.spec.num_envs, device)
-  jobs = plan.jobs or (1 if device == "cpu" else GPU_JOBS)
   most = max(LEAST_JOBS, os.cpu_count() or 1)
   if jobs > most:
     raise UserError(
       f"{jobs} runs at a time are too many for this machine: {most} at most."
     )
-  return dataclasses.replace(plan, device=device, jobs=jobs)
 
 
-def _plan_there(plan: Plan, parallel: int | None) -> Plan:
-  """The plan with what its section `cluster` asks for; nodes check what they have."""
+def _place_there(plan: Plan, parallel: int | None) -> None:
+  """On what the section `cluster` asks for; nodes check what they have."""
   machine.check_installed("submitit", "--cluster slurm")
   cluster.check_slurm()
-  if plan.time_limit_s or plan.run_time_limit_s:
+  if plan.time_limit or plan.run_time_limit:
     raise UserError(
       "--time-limit and --run-time-limit are for this machine; on a cluster a job that "
       "reaches 'time' of the section 'cluster' goes on in another one."
     )
-  device = "cpu" if plan.device == "cpu" else "cuda"
+  device, runs = "cpu" if plan.device == "cpu" else "cuda", len(plan.runs)
   machine.check_backend(plan.backend, device)
-  plan = plans.with_environments(plan, CPU_NUM_ENVS if device == "cpu" else NUM_ENVS)
-  jobs = min(parallel or plan.resources.parallel or len(plan.runs), len(plan.runs))
-  return dataclasses.replace(plan, cluster="slurm", device=device, jobs=jobs)
+  plan.settle(device, min(parallel or plan.resources.parallel or runs, runs))
+  plan.slurm = True
 
 
 def _dry_run(plan: Plan, root: Path) -> int:
@@ -169,7 +154,7 @@ def _conclude(plan: Plan, root: Path, scheduler: Scheduler) -> int:
       print(f"{job.run.name} {job.state}: {job.note}")
   reason = f" because {scheduler.stopped}" if scheduler.stopped else ""
   print(f"Ended{reason}: {display.counts(jobs)}. Logs: {root / 'logs'}")
-  compared = _compare(plan, root, jobs) if plan.evaluate is not None else 0
+  compared = _compare(plan, root, jobs) if plan.evaluate is not False else 0
   states = {job.state for job in jobs}
   if "failed" in states or compared:
     return FAILED

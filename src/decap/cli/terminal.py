@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import io
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, redirect_stdout
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,9 +24,7 @@ def evaluate_with_bar(
   from rich.progress import MofNCompleteColumn, Progress, TimeElapsedColumn
 
   from decap.evaluation.rollout import evaluate
-  from decap.sim.backend import hush_warp
 
-  hush_warp()
   columns = (*Progress.get_default_columns(), MofNCompleteColumn(), TimeElapsedColumn())
   with Progress(*columns) as progress:
     task = progress.add_task(title, total=protocol.steps)
@@ -47,16 +43,6 @@ def print_tables(tables: Sequence[Table]) -> None:
     # Where a table is wider than the terminal, its lines go on in the next one.
     console.print(to_rich(table), crop=False)
   console.print(tables[0].note)
-
-
-@contextmanager
-def quiet_libraries() -> Iterator[None]:
-  """Hide what mjlab prints of its managers and seeds, and Warp of the devices."""
-  from decap.sim.backend import hush_warp
-
-  hush_warp()
-  with redirect_stdout(io.StringIO()):
-    yield
 
 
 def program() -> str:

@@ -1,77 +1,73 @@
-"""``decap train``: train a policy, or continue a run."""
+"""``decap train``: train a policy, or continue a run, with all errors as sentences."""
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import dataclasses
+import shlex
+import shutil
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from tyro.conf import arg
 
+from decap import provenance, runs
 from decap.cli import checks, processes
-from decap.cli.training import train
+from decap.cli.terminal import program
 from decap.errors import UserError
 from decap.files import check_writable
+from decap.lock import one_writer
 from decap.methods import check_options, get_method
-from decap.options import machine
-from decap.options.types import (
-  Count,
-  Flag,
-  InputFile,
-  MaybeSeed,
-  MethodName,
-  Simulating,
-  TaskName,
-  shown,
-)
+from decap.options import machine, types
 from decap.rl import checkpoint_files
-from decap.runs import (
-  RunSpec,
-  default_run_folder,
-  load_spec,
-  read_limits,
-  run_folder,
-  start_of,
-)
+from decap.runs import RunSpec
 from decap.tasks import CPU_NUM_ENVS, TASKS
+
+if TYPE_CHECKING:
+  from decap.envs.constrained_env import ConstrainedEnvCfg
+  from decap.rl.config import AgentCfg
+  from decap.rl.runner import OnIteration, Runner
 
 
 @dataclass(kw_only=True)
-class TrainArgs(Simulating):
+class TrainArgs(types.Simulating):
   """Every config field can be overridden, e.g. --env.termination.kappa 3
   --agent.algorithm.learning-rate 3e-4. Ctrl-C saves at the next iteration boundary and
   exits with code 130; again quits at once."""
 
-  task: TaskName = None
+  task: types.TaskName = None
   """What to learn; see 'decap list'."""
-  method: MethodName = None
+  method: types.MethodName = None
   """How (default: decap); see 'decap list'."""
-  seed: MaybeSeed = None
+  seed: types.MaybeSeed = None
   """Seed of everything random (default: 1)."""
-  num_envs: Count = None
+  num_envs: types.Count = None
   """Parallel environments (default: the task's, or 256 on a CPU)."""
-  iterations: Count = None
+  iterations: types.Count = None
   """Train until this iteration (default: the task's)."""
-  threads: Count = None
+  threads: types.Count = None
   """Threads of C MuJoCo (default: one per core)."""
-  limits: InputFile = None
+  limits: types.InputFile = None
   """YAML or JSON file with limits, by constraint."""
-  blind: Flag = False
+  blind: types.Flag = False
   """The actor does not see the gait's clock."""
-  gpus: Annotated[int | None, shown("N")] = None
+  gpus: Annotated[int | None, types.shown("N")] = None
   """Train on N GPUs (or, on a CPU, processes)."""
-  capture: Flag = True
+  capture: types.Flag = True
   """No CUDA graphs on a GPU."""
-  resume: Annotated[str | None, shown("RUN")] = None
+  resume: Annotated[str | None, types.shown("RUN")] = None
   """Continue a run folder or checkpoint."""
-  init_from: Annotated[str | None, shown("RUN")] = None
+  init_from: Annotated[str | None, types.shown("RUN")] = None
   """Start from the policy of a run or checkpoint."""
-  verbose: Flag = False
+  verbose: types.Flag = False
   """Show mjlab's tables and Warp's start."""
   log_root: Annotated[str, arg(metavar="DIR")] = "runs"
   """Where run folders go."""
-  run_name: Annotated[str, shown("LABEL")] = ""
+  run_name: Annotated[str, types.shown("LABEL")] = ""
   """Label of the run folder."""
   logger: Literal["tensorboard", "wandb"] = "tensorboard"
   """Where curves go (wandb writes TensorBoard events too)."""
@@ -94,33 +90,24 @@ class TrainArgs(Simulating):
 
   def run(self) -> int:
     """Check everything that can be checked early, then train."""
-    device = self.device
     if self.gpus is not None:
-      processes.check_devices(self.gpus, device)
+      processes.check_devices(self.gpus, self.device)
       processes.check_share(self.num_envs, self.gpus)
       return processes.launch(self.gpus, self.argv)
     if self.resume:
       processes.check_seen(self.resume)
-    spec, checkpoint = _continued(self) if self.resume else (new_spec(self), None)
-    folder = run_folder(self.resume) if self.resume else None
-    check_writable(folder or self.log_root)
-    folder = folder or default_run_folder(self.log_root, spec, self.run_name)
+      spec, resume = _continued(self)
+      folder = runs.run_folder(self.resume)
+      check_writable(folder)
+    else:
+      spec, resume = new_spec(self), None
+      check_writable(self.log_root)
+      folder = runs.default_run_folder(self.log_root, spec, self.run_name)
     with (
-      checks.explained_memory(device),
-      processes.joined(device, spec) as (device, share, threads),
+      checks.explained_memory(self.device),
+      processes.joined(self, spec) as share,
     ):
-      finished = train(
-        spec,
-        share=share,
-        device=device,
-        backend=self.backend,
-        threads=self.threads or threads,
-        logger=self.logger,
-        use_graphs=self.capture,
-        verbose=self.verbose,
-        folder=folder,
-        resume=checkpoint,
-      )
+      finished = train(spec, folder, self, share=share, resume=resume)
     return 0 if finished else processes.INTERRUPTED
 
 
@@ -135,9 +122,9 @@ def new_spec(args: TrainArgs) -> RunSpec:
     num_envs=args.num_envs or (CPU_NUM_ENVS if args.device == "cpu" else None),
     iterations=args.iterations,
     blind=args.blind,
-    limits=read_limits(args.limits) if args.limits else {},
+    limits=runs.read_limits(args.limits) if args.limits else {},
     overrides=args.overrides,
-    **(start_of(args.init_from) if args.init_from else {}),
+    **(runs.start_of(args.init_from) if args.init_from else {}),
   )
 
 
@@ -154,11 +141,11 @@ def _continued(args: TrainArgs) -> tuple[RunSpec, Path]:
   assert args.resume is not None
   if args.init_from:
     raise UserError("--resume and --init-from exclude each other.")
-  spec = load_spec(args.resume)
+  spec = runs.load_spec(args.resume)
   if args.iterations is not None:
     spec = dataclasses.replace(spec, iterations=args.iterations)
   path = checkpoint_files.resolve(args.resume)
-  latest = checkpoint_files.resolve(run_folder(path))
+  latest = checkpoint_files.resolve(runs.run_folder(path))
   if not path.samefile(latest):
     raise UserError(
       f"{path} is older than {latest.name}, from which its run goes on; delete the "
@@ -166,7 +153,7 @@ def _continued(args: TrainArgs) -> tuple[RunSpec, Path]:
     )
   done, end = checkpoint_files.iteration_of(path), spec.iterations
   if done is not None and end is not None:
-    if done > end or (done == end and _exported(run_folder(path), done)):
+    if done > end or (done == end and _exported(runs.run_folder(path), done)):
       raise UserError(
         f"{path} is at iteration {done} of {end}; give a larger --iterations."
       )
@@ -181,3 +168,166 @@ def _exported(folder: Path, iteration: int) -> bool:
     return read_info(folder / "policy")["iteration"] == iteration
   except UserError:
     return False
+
+
+def train(
+  spec: RunSpec,
+  folder: Path,
+  options: TrainArgs,
+  *,
+  share: RunSpec | None = None,
+  resume: Path | None = None,
+  quiet: bool = False,
+  on_iteration: OnIteration | None = None,
+) -> bool:
+  """Train as described; False if the user, or the caller, stopped it early.
+
+  `quiet` does not say what to do next. Of the options it takes those of machine and
+  screen; what decides the result is in `spec`.
+  The run folder appears only when the configs are checked and the environment stands.
+  Of several processes each takes its `share` of the environments, and the first writes.
+  """
+  writes = processes.is_first()
+  with contextlib.ExitStack() as writer:
+    if resume and writes:
+      writer.enter_context(one_writer(folder))
+    checks.announce_imports(options.device, options.backend)
+    start = _start(spec, folder, resume)
+    env_cfg, agent_cfg = _checked_configs(share or spec, options)
+    runner = _make_runner(
+      spec, env_cfg, agent_cfg, folder if writes else None, options, on_iteration
+    )
+    if start:
+      (runner.resume if resume else runner.init_from)(start)
+    if not writes:
+      finished = runner.learn()
+      runner.env.close()
+      return finished
+    if resume:
+      runs.write_spec(folder, spec)
+    else:
+      runs.create_run_folder(folder, spec, env_cfg, agent_cfg)
+      writer.enter_context(one_writer(folder))
+    provenance.remember(folder, runner.info["policy"]["made_by"], runner.iteration)
+    print(
+      f"Training {spec.method} on {spec.task}, seed {spec.seed}: {folder}", flush=True
+    )
+    with _no_empty_folder(folder):
+      finished = runner.learn()
+    runner.env.close()
+    from decap.export import export_checkpoint
+
+    export_checkpoint(checkpoint_files.resolve(folder), folder / "policy")
+  if not quiet:
+    _say_next(folder, finished, runner)
+  return finished
+
+
+def _start(spec: RunSpec, folder: Path, resume: Path | None) -> Path | None:
+  """The checkpoint to start from: where that of a run is damaged, the one before.
+
+  The damaged one keeps its contents under another name, so that it is not found again.
+  What else is wrong with it is better told before the long work.
+  """
+  path = resume or (Path(spec.init_from) if spec.init_from else None)
+  if path is None:
+    return None
+  from decap.rl import checkpoint
+
+  try:
+    state = checkpoint.load(path)
+  except UserError as error:
+    older = [p for _, p in checkpoint_files.list_checkpoints(folder) if p != path]
+    if not resume or not older:
+      raise
+    with contextlib.suppress(FileNotFoundError):  # Another process was faster.
+      path.rename(path.with_name(f"{path.name}.damaged"))
+    print(f"{str(error).removesuffix('.')}; going on from {older[-1].name}.")
+    return _start(spec, folder, older[-1])
+  if resume:
+    checkpoint.require_continuable(state, path)
+  checkpoint.require_joints(state, path, TASKS[spec.task].describe().joint_names)
+  return path
+
+
+def _checked_configs(
+  spec: RunSpec, options: TrainArgs
+) -> tuple[ConstrainedEnvCfg, AgentCfg]:
+  """Configs of a run, once all that can be wrong with it before the long work is not."""
+  env_cfg, agent_cfg = runs.build_configs(spec)
+  env_cfg.num_threads = options.threads or 0
+  agent_cfg.logger = options.logger
+  envs, number = env_cfg.scene.num_envs, processes.count()
+  checks.check_torch_device(options.device, envs)
+  each = f" in each of {number} processes" if number > 1 else ""
+  print(
+    f"Building {envs} environments of {spec.task} on {options.device}{each} …",
+    flush=True,
+  )
+  return env_cfg, agent_cfg
+
+
+def _make_runner(
+  spec: RunSpec,
+  env_cfg: ConstrainedEnvCfg,
+  agent_cfg: AgentCfg,
+  folder: Path | None,
+  options: TrainArgs,
+  on_iteration: OnIteration | None,
+) -> Runner:
+  """Environment and runner of a method, with their config errors as sentences."""
+  from mjlab.utils.torch import configure_torch_backends
+
+  from decap.evaluation.environment import make_env
+  from decap.evaluation.probe import Probe
+  from decap.export import describe
+  from decap.rl.runner import Runner
+
+  place = (options.device, options.backend)
+  # A copy now: building the environment puts objects into its config.
+  robot, cfg = TASKS[spec.task].describe(), copy.deepcopy(env_cfg)
+  configure_torch_backends()
+  env = make_env(env_cfg, *place, verbose=options.verbose)
+  method = get_method(spec.method)
+  made_by = {"made_by": provenance.made_by(folder)}
+  description = describe(env, spec, agent_cfg) | made_by
+  try:
+    return Runner(
+      env,
+      agent_cfg,
+      folder,
+      info={"run": spec.to_dict(), "policy": description},
+      costs=method.costs,
+      schedule=method.schedule(env) if method.schedule else None,
+      on_iteration=on_iteration,
+      use_graphs=options.capture,
+      make_probe=partial(Probe, cfg, robot, *place) if folder else None,
+    )
+  except ValueError as error:
+    raise UserError(f"The agent cannot be built: {error}") from error
+
+
+@contextlib.contextmanager
+def _no_empty_folder(folder: Path) -> Iterator[None]:
+  """A run that ends before its first checkpoint leaves nothing to go on with."""
+  try:
+    yield
+  except (KeyboardInterrupt, UserError):
+    if not checkpoint_files.list_checkpoints(folder):
+      shutil.rmtree(folder, ignore_errors=True)
+    raise
+
+
+def _say_next(folder: Path, finished: bool, runner: Runner) -> None:
+  print(f"Policy: {folder / 'policy'}")
+  best = runner.watcher
+  if best.best_score is not None:
+    print(
+      f"Best score {best.best_score:.3f} at iteration {best.best_iteration}: "
+      f"{checkpoint_files.best_path(folder)}"
+    )
+  if finished:
+    print(f"Done. Next: {program()} play {shlex.quote(str(folder))}")
+  else:
+    again = f"{program()} train --resume {shlex.quote(str(folder))}"
+    print(f"Stopped and saved. Continue with: {again}")

@@ -61,10 +61,14 @@ def make_env(
 ) -> ConstrainedEnv:
   """Build the environment, with its config errors as sentences.
 
-  mjlab's tables are on the terminal only where it is `verbose`.
+  mjlab's tables, and the devices that Warp finds, are on the terminal only where it is
+  `verbose`.
   """
   from decap.envs.constrained_env import ConstrainedEnv
+  from decap.sim.backend import hush_warp
 
+  if not verbose:
+    hush_warp()
   if device == "cpu":
     # The engine has its own threads; torch's would only fight with them, and a fixed
     # number keeps results independent of the machine.

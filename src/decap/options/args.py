@@ -8,6 +8,7 @@ sentence everywhere.
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import math
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -33,25 +34,21 @@ class Args:
     raise NotImplementedError
 
 
-@dataclass(frozen=True)
-class Check:
-  """Part of an option's type: gives the value back, another one, or an error."""
-
-  func: Callable[[str, Any], Any]
-  """Takes the option's name and its value, which is not None."""
+Check = Callable[[str, Any], Any]
+"""Part of an option's type, a function: of the option's name and its value, which is not
+None, it makes the value, another one, or an error."""
 
 
 def validate(options: Any) -> None:
   """Check all options of a command by their types, then together."""
   for part, name, hint in fields_of(options):
     value = given = getattr(part, name)
-    for check in metadata(hint):
-      if isinstance(check, Check) and value is not None:
-        option = f"--{name.strip('_').replace('_', '-')}"
-        if isinstance(value, tuple):
-          value = tuple(check.func(option, item) for item in value)
-        else:
-          value = check.func(option, value)
+    option = f"--{name.strip('_').replace('_', '-')}"
+    for check in filter(inspect.isfunction, metadata(hint)):
+      if isinstance(value, tuple):
+        value = tuple(check(option, item) for item in value)
+      elif value is not None:
+        value = check(option, value)
     if value is not given:  # A config may be frozen.
       setattr(part, name, value)
   if isinstance(options, Args):
@@ -86,7 +83,7 @@ def bounded(what: str, holds: Callable[[Any], bool]) -> Check:
       raise UserError(f"{option} must be {what}, not {number}.")
     return value
 
-  return Check(check)
+  return check
 
 
 def at_least(least: float) -> Check:
@@ -106,41 +103,39 @@ def between(least: float, most: float, unit: str = "") -> Check:
   return bounded(what, lambda value: least <= value <= most)
 
 
-def one_of(kind: str, names: Callable[[], Collection[str]]) -> Check:
+def one_of(kind: str, names: Collection[str]) -> Check:
   """One of the names that are known when the option is read."""
 
   def check(option: str, value: str) -> str:
-    check_known(kind, value, names())
+    check_known(kind, value, names)
     return value
 
-  return Check(check)
+  return check
 
 
-def _output_file(option: str, value: str) -> str:
+def output_file(option: str, value: str) -> str:
   check_writable(Path(value).absolute().parent)
   return value
 
 
-def _output_folder(option: str, value: str) -> str:
+def output_folder(option: str, value: str) -> str:
   check_writable(value)
   return value
 
 
-def _video(option: str, value: str) -> str:
+def video(option: str, value: str) -> str:
   path = Path(value)
   if path.suffix not in (".mp4", ".gif"):
     raise UserError(f"{option} must end in .mp4 or .gif, not '{path.name}'.")
   if not path.absolute().parent.is_dir():
     raise UserError(f"There is no folder {path.parent} for the video.")
-  return _output_file(option, value)
+  return output_file(option, value)
 
 
 FINITE = bounded("a finite number", math.isfinite)
 SEED = bounded(
   "from 0 to below 2^32, as all generators take", range(2**32).__contains__
 )
-OUTPUT_FILE, OUTPUT_FOLDER = Check(_output_file), Check(_output_folder)
-VIDEO = Check(_video)
 
 
 def require_some(what: str, given: Sequence[Any]) -> None:

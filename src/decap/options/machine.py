@@ -13,16 +13,13 @@ BYTES_PER_ENV = 130_000
 
 
 def check_num_envs(num_envs: int | None, device: str) -> None:
-  """At least one, and no more than fit into memory."""
-  if num_envs is None:
-    return
-  if num_envs < 1:
-    raise UserError(f"--num-envs must be at least 1, not {num_envs}.")
+  """No more than fit into memory."""
+  needed = (num_envs or 0) * BYTES_PER_ENV
   available = _available_memory() if device == "cpu" else None
-  if available and num_envs * BYTES_PER_ENV > available:
+  if available and needed > available:
     raise UserError(
-      f"{num_envs} environments need at least {num_envs * BYTES_PER_ENV / 1e9:.0f} GB "
-      f"of memory; this machine has {available / 1e9:.0f} GB free."
+      f"{num_envs} environments need at least {needed / 1e9:.0f} GB of memory; this "
+      f"machine has {available / 1e9:.0f} GB free."
     )
 
 

@@ -60,31 +60,39 @@ def split_overrides(argv: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def _parse(cls: type[C], argv: list[str], command: str, description: str) -> C:
-  if not argv and all(_has_default(field) for field in dataclasses.fields(cls)):
-    return cls()
+  if not argv:
+    with contextlib.suppress(TypeError):  # Where an argument is missing.
+      return cls()  # Without tyro, which takes its time.
   import tyro
 
   types = option_types(cls)
+  given: dict[str, list[str]] = {}
+  values: list[str] = []
   for token in argv:
-    option = token.split("=")[0].replace("_", "-")
-    if token.startswith("--") and option not in types and option != "--help":
+    if not token.startswith("--"):
+      values.append(token)
+      continue
+    option, equals, value = token.partition("=")
+    option = option.replace("_", "-")
+    if option not in types and option != "--help":
       raise UserError(
         f"Unknown option '{token}' of '{command}'{suggest(option, types)}."
       )
-  errors = io.StringIO()
+    values = given[option] = [value] if equals else []
+  errors, about = io.StringIO(), " ".join((cls.__doc__ or "").split())
   try:
     with contextlib.redirect_stderr(errors):
       return tyro.cli(
         cls,
         args=argv,
         prog=command,
-        description=f"{description[:1].upper()}{description[1:]}. {_about(cls)}",
+        description=f"{description[:1].upper()}{description[1:]}. {about}",
         config=(tyro.conf.FlagCreatePairsOff,),
       )
   except SystemExit as error:
     if not error.code:  # --help
       raise
-    raise UserError(_sentence(errors.getvalue(), argv, types, command)) from None
+    raise UserError(_sentence(errors.getvalue(), given, types, command)) from None
 
 
 def option_types(cls: type) -> dict[str, Any]:
@@ -103,17 +111,10 @@ def option_types(cls: type) -> dict[str, Any]:
   return types
 
 
-def _about(cls: type) -> str:
-  return " ".join((cls.__doc__ or "").split())
-
-
-def _has_default(field: dataclasses.Field) -> bool:
-  missing = dataclasses.MISSING
-  return field.default is not missing or field.default_factory is not missing
-
-
-def _sentence(text: str, argv: list[str], types: dict[str, Any], command: str) -> str:
-  """What is wrong with the argument that tyro names."""
+def _sentence(
+  text: str, given: dict[str, list[str]], types: dict[str, Any], command: str
+) -> str:
+  """What is wrong with the argument that tyro names, by what stands after options."""
   text = box_sentence(text)
   see = f"(see '{command} --help')"
   if found := re.search(r"Unrecognized options: ([^\s,]+)", text):
@@ -121,54 +122,31 @@ def _sentence(text: str, argv: list[str], types: dict[str, Any], command: str) -
   if found := re.search(r"Missing from [^:]*: (\S+)", text):
     return f"The argument {found[1]} is missing {see}."
   if found := re.search(r"choice '(.*)' for argument '(.*)'\..*\((.*)\)", text):
-    given, option, known = found.groups()
-    choices = _choices(types[option]) if option in types else known.split(",")
-    choices = [choice.strip(" '") for choice in choices if choice]
+    value, option, known = found.groups()
+    choices = [choice.strip(" '") for choice in known.split(",") if choice.strip()]
     what = option if option in types else "What comes first"
-    hint = closest(given, choices)
-    return f"{what} must be one of {', '.join(choices)}, not '{given}'{hint}."
+    hint = closest(value, choices)
+    return f"{what} must be one of {', '.join(choices)}, not '{value}'{hint}."
   found = re.search(r"(?:parsing|argument) '?(--[\w-]+)", text)
   option = found[1] if found else ""
   if option not in types:
     return f"{text.rstrip('.')} {see}."
-  given, kind = " ".join(_values(argv, option)), _kind(types[option])
+  value, kind = " ".join(given.get(option, [])), _kind(types[option])
   return (
-    f"{option} must be {kind}, not '{given}'." if given else f"{option} needs {kind}."
+    f"{option} must be {kind}, not '{value}'." if value else f"{option} needs {kind}."
   )
-
-
-def _values(argv: list[str], option: str) -> list[str]:
-  """What stands after an option, the last time that it is given."""
-  by_option: dict[str, list[str]] = {}
-  current = ""
-  for token in argv:
-    if token.startswith("--"):
-      head, equals, tail = token.partition("=")
-      current = head.replace("_", "-")
-      by_option[current] = [tail] if equals else []
-    else:
-      by_option.setdefault(current, []).append(token)
-  return by_option.get(option, [])
 
 
 def _kind(hint: Any) -> str:
   """In words what an option takes."""
   hint = _bare(hint)
-  args = get_args(hint)
-  if choices := _choices(hint):
-    return f"one of {', '.join(choices)}"
-  if get_origin(hint) is tuple:
-    count = "" if Ellipsis in args else f"{len(args)} "
-    return count + KINDS.get(args[0], ("", "words"))[1]
-  return KINDS.get(hint, ("a word", ""))[0]
-
-
-def _choices(hint: Any) -> list[str]:
-  """What an option, or each of its values, can be; empty if all is possible."""
-  hint = _bare(hint)
-  if get_origin(hint) is tuple:
-    hint = get_args(hint)[0]
-  return [str(a) for a in get_args(hint)] if get_origin(hint) is Literal else []
+  several, args = get_origin(hint) is tuple, get_args(hint)
+  item = args[0] if several else hint
+  if get_origin(item) is Literal:
+    return f"one of {', '.join(map(str, get_args(item)))}"
+  words = KINDS.get(item, ("a word", "words"))
+  count = f"{len(args)} " if several and Ellipsis not in args else ""
+  return count + words[several]
 
 
 def _bare(hint: Any) -> Any:

@@ -12,20 +12,9 @@ from typing import Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
-from decap.options import machine
-from decap.options.args import (
-  FINITE,
-  OUTPUT_FILE,
-  OUTPUT_FOLDER,
-  SEED,
-  VIDEO,
-  Args,
-  Check,
-  above,
-  at_least,
-  between,
-  one_of,
-)
+from decap.methods import METHODS
+from decap.options import args, machine
+from decap.tasks import TASKS
 
 
 def shown(metavar: str) -> Any:
@@ -33,49 +22,39 @@ def shown(metavar: str) -> Any:
   return arg(metavar=metavar, help_behavior_hint="")
 
 
-def _tasks() -> tuple[str, ...]:
-  from decap.tasks import TASKS
-
-  return tuple(TASKS)
-
-
-def _methods() -> tuple[str, ...]:
-  from decap.methods import METHODS
-
-  return tuple(METHODS)
-
-
 Flag = Annotated[bool, arg(help_behavior_hint="")]
-Count = Annotated[int | None, shown("N"), at_least(1)]
+Count = Annotated[int | None, shown("N"), args.at_least(1)]
 """A number of things; None where another default holds."""
-Counts = Annotated[tuple[int, ...] | None, shown("N [N ...]"), at_least(1)]
-Number = Annotated[float, FINITE]
-Positive = Annotated[float, FINITE, above(0)]
-Share = Annotated[float, FINITE, at_least(0)]
-Seed = Annotated[int, SEED]
-MaybeSeed = Annotated[int | None, shown("N"), SEED]
-TaskName = Annotated[str | None, shown("NAME"), one_of("task", _tasks)]
-MethodName = Annotated[str | None, shown("NAME"), one_of("method", _methods)]
+Counts = Annotated[tuple[int, ...] | None, shown("N [N ...]"), args.at_least(1)]
+Number = Annotated[float, args.FINITE]
+Positive = Annotated[float, args.FINITE, args.above(0)]
+Share = Annotated[float, args.FINITE, args.at_least(0)]
+Seed = Annotated[int, args.SEED]
+MaybeSeed = Annotated[int | None, shown("N"), args.SEED]
+TaskName = Annotated[str | None, shown("NAME"), args.one_of("task", TASKS)]
+MethodName = Annotated[str | None, shown("NAME"), args.one_of("method", METHODS)]
+Tasks = Annotated[tuple[str, ...], args.one_of("task", TASKS)]
+Methods = Annotated[tuple[str, ...], args.one_of("method", METHODS)]
 InputFile = Annotated[str | None, shown("FILE")]
 """A file to read."""
-OutputFile = Annotated[str | None, shown("FILE"), OUTPUT_FILE]
-OutputFolder = Annotated[str | None, shown("DIR"), OUTPUT_FOLDER]
-VideoFile = Annotated[str | None, shown("FILE"), VIDEO]
-Velocity = Annotated[tuple[float, float, float] | None, shown("VX VY YAW"), FINITE]
+OutputFile = Annotated[str | None, shown("FILE"), args.output_file]
+OutputFolder = Annotated[str | None, shown("DIR"), args.output_folder]
+VideoFile = Annotated[str | None, shown("FILE"), args.video]
+Velocity = Annotated[tuple[float, float, float] | None, shown("VX VY YAW"), args.FINITE]
 """What a robot is told: forward and left in m/s, turn in rad/s."""
-Domain = Annotated[int, between(0, 232)]
+Domain = Annotated[int, args.between(0, 232)]
 """Networks of DDS."""
-Port = Annotated[int, between(1, 65535)]
+Port = Annotated[int, args.between(1, 65535)]
 Policy = Positional[Annotated[str, shown("POLICY")]]
 Policies = Positional[Annotated[tuple[str, ...], shown("POLICY [POLICY ...]")]]
 Device = Annotated[
-  str, arg(metavar="NAME"), Check(lambda _, value: machine.check_device(value))
+  str, arg(metavar="NAME"), lambda _, value: machine.check_device(value)
 ]
 Backend = Literal["auto", "warp", "native"]
 
 
 @dataclass(kw_only=True)
-class Computing(Args):
+class Computing(args.Args):
   """A command that computes on a device."""
 
   device: Device = "auto"

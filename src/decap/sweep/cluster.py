@@ -15,7 +15,7 @@ import pwd
 import shutil
 import subprocess
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from decap.sweep.job import Job
 from decap.sweep.plan import Plan, PlannedRun
 from decap.sweep.process import INTERRUPTED, Process
 from decap.sweep.scheduler import Scheduler
+from decap.sweep.sections import seconds
 
 JOBS_FILE = "cluster.json"
 """In the sweep's folder: run → its last job, so that a later sweep finds it."""
@@ -79,7 +80,7 @@ class Work:
     # SLURM may say it twice; the second time waits as well.
     if process:
       process.interrupt()
-      end = time.monotonic() + self.plan.resources.grace_s
+      end = time.monotonic() + seconds(self.plan.resources.grace)
       while process.poll() is None and time.monotonic() < end:
         time.sleep(0.2)
     return DelayedSubmission(Work(self.run, self.plan, self.root))
@@ -92,10 +93,15 @@ class ClusterScheduler(Scheduler):
   """Between two questions; many ask the same controller."""
 
   def __init__(self, plan: Plan, root: Path, display: Display):
+    import submitit
+
     super().__init__(plan, root.resolve(), display)
     self._ids, self._restarts = _read_jobs(self._root)
     self._came: dict[str, int] = {}
-    self._executor = _make_executor(plan, self._root)
+    # However often time is up: the run decides when it is done.
+    self._executor = submitit.SlurmExecutor(self._root / LOGS, max_num_timeout=10**6)
+    parameters = plan.resources.submitit(plan.device, plan.jobs or 1)
+    self._executor.update_parameters(**parameters)
 
   @property
   def on_signal(self) -> str:
@@ -111,8 +117,9 @@ class ClusterScheduler(Scheduler):
     states = slurm_states()
     if states is not None:
       for job in self.jobs:
-        if job.state not in ("done", "failed", "stopped"):
-          self._look(job, states)
+        identity = self._ids.get(job.run.name)
+        if identity and job.state not in ("done", "failed", "stopped"):
+          self._look(job, identity, states.get(identity, ""))
       waiting = [job for job in self.jobs if job.state == "waiting"]
       self._submit([job for job in waiting if job.run.name not in self._ids])
     self._display.update(self.jobs)
@@ -120,36 +127,29 @@ class ClusterScheduler(Scheduler):
 
   # Private methods.
 
-  def _look(self, job: Job, states: dict[str, str]) -> None:
+  def _look(self, job: Job, identity: str, state: str) -> None:
     """Take over what SLURM, and then the disk, says of a job."""
-    identity = self._ids.get(job.run.name)
-    if identity is None:
-      return
-    state = states.get(identity, "")
-    if state in WAITING:
-      job.state = "waiting"
-    elif state in WORKING:
+    if state in WORKING:
       stage = job.next_stage(self._plan)[0]
       job.state = "evaluating" if stage == "done" else stage
-    else:
-      self._ended(job, identity, state)
-
-  def _ended(self, job: Job, identity: str, state: str) -> None:
+      return
     job.state = "waiting"
+    if state in WAITING:
+      return
     self._settle(job)
     if job.state == "done":
       return
     del self._ids[job.run.name]
-    error = _error(self._root, identity)
+    started, error = _remains(self._root, identity)
     if state == "CANCELLED":
       job.state, job.note = "stopped", f"job {identity} was cancelled"
-    elif error is None and state and not _paths(self._root, identity).stdout.exists():
-      _cancel(self._ids.values())
+    elif state and not started and not error:
+      _slurm("scancel", "--quiet", *self._ids.values())
       raise UserError(
         f"Job {identity} ended and left nothing in {self._root / LOGS}: the nodes of "
         "the cluster do not see this folder; --output must be on a disk that they share."
       )
-    elif state in ENDED_BY_CLUSTER or error is None or "Interruption" in error:
+    elif state in ENDED_BY_CLUSTER or not error or "Interruption" in error:
       self._restart(job, identity, state)
     else:
       self._fail(job, f"job {identity}: {error.splitlines()[-1]}")
@@ -207,30 +207,16 @@ def refuse_if_at_work(root: Path) -> None:
     )
 
 
-def _make_executor(plan: Plan, root: Path) -> Any:
-  import submitit
+def _remains(root: Path, identity: str) -> tuple[bool, str]:
+  """Whether a job began, and the traceback that it left if it could do that."""
+  from submitit.core.utils import JobPaths, pickle_load
 
-  # However often time is up: the run decides when it is done.
-  executor = submitit.SlurmExecutor(root / LOGS, max_num_timeout=1_000_000)
-  executor.update_parameters(**plan.resources.submitit(plan.device, plan.jobs or 1))
-  return executor
-
-
-def _paths(root: Path, identity: str) -> Any:
-  from submitit.core.utils import JobPaths
-
-  return JobPaths(root / LOGS, identity, 0)
-
-
-def _error(root: Path, identity: str) -> str | None:
-  """The traceback that a job left; None if it could not even do that."""
-  from submitit.core.utils import pickle_load
-
+  paths = JobPaths(root / LOGS, identity, 0)
   try:
-    kind, value = pickle_load(_paths(root, identity).result_pickle)
+    kind, value = pickle_load(paths.result_pickle)
   except (OSError, EOFError):
-    return None
-  return str(value).strip() if kind == "error" else "it ended early"
+    return paths.stdout.exists(), ""
+  return True, str(value).strip() if kind == "error" else "it ended early"
 
 
 def _read_jobs(root: Path) -> tuple[dict[str, str], dict[str, int]]:
@@ -248,8 +234,7 @@ def check_slurm() -> None:
       "--cluster slurm needs SLURM's commands, and there is no 'sbatch' here; start it "
       "on a login node, or leave the option out to train on this machine."
     )
-  command = ["sinfo", "--noheader"]
-  done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+  done = _slurm("sinfo", "--noheader")
   if done.returncode:
     said = (done.stderr.strip() or "it ended with an error.").splitlines()
     raise UserError(f"SLURM does not answer: {said[0]}")
@@ -261,11 +246,9 @@ def slurm_states() -> dict[str, str] | None:
   Finished ones are remembered for some minutes. Array jobs are named ``12_3``.
   """
   user = pwd.getpwuid(os.getuid()).pw_name
-  command = ["squeue", "--user", user, "--states", "all", "--array", "--noheader"]
+  which = ("--user", user, "--states", "all", "--array", "--noheader")
   try:
-    done = subprocess.run(
-      [*command, "--format", "%i %T"], capture_output=True, text=True, timeout=60
-    )
+    done = _slurm("squeue", *which, "--format", "%i %T")
   except subprocess.TimeoutExpired:
     return None
   if done.returncode:
@@ -274,6 +257,5 @@ def slurm_states() -> dict[str, str] | None:
   return {pair[0]: pair[1] for pair in pairs if len(pair) == 2}
 
 
-def _cancel(jobs: Iterable[str]) -> None:
-  """End jobs, as far as they are there."""
-  subprocess.run(["scancel", "--quiet", *jobs], capture_output=True, timeout=60)
+def _slurm(*command: str) -> subprocess.CompletedProcess[str]:
+  return subprocess.run(command, capture_output=True, text=True, timeout=60)

@@ -32,7 +32,7 @@ def estimate(plan: Plan, jobs: Sequence[Job]) -> tuple[float, str]:
     rate, basis = sum(rates) / len(rates) * plan.jobs, "earlier runs of this sweep"
   else:
     rate = ASSUMED_STEPS_PER_S[plan.device.split(":")[0]]
-    rate *= plan.jobs * plan.gpus if plan.cluster else 1
+    rate *= plan.jobs * plan.gpus if plan.slurm else 1
     basis = "a guess; 'decap train' shows its own, and steps-per-s sets it"
   steps = starts = 0
   for job in jobs:
@@ -55,21 +55,16 @@ def plan_lines(plan: Plan, jobs: Sequence[Job]) -> list[str]:
     options = " ".join(job.run.spec.overrides)
     lines.append(f"  {job.run.name:<{width}}  {state:<9}  {options}".rstrip())
   seconds, basis = estimate(plan, jobs)
-  at_a_time = f"{plan.jobs} at a time" if plan.jobs != 1 else "one at a time"
-  count = f"{len(jobs)} runs" if len(jobs) != 1 else "1 run"
+  place, count = plan.device, f"{len(jobs)} runs" if len(jobs) != 1 else "1 run"
+  if plan.slurm:
+    gpus = f"{plan.gpus} {plan.resources.gpu or 'GPU'}"
+    cores = f"{plan.resources.cpus} cores"
+    place = f"slurm, {cores if plan.device == 'cpu' else gpus} each"
+  at_a_time = f"{plan.jobs if plan.jobs != 1 else 'one'} at a time"
   lines.append(
-    f"{count} on {_place(plan)}, {at_a_time}; training takes about "
-    f"{duration(seconds)}: {basis}."
+    f"{count} on {place}, {at_a_time}; training takes about {duration(seconds)}: {basis}."
   )
   return lines
-
-
-def _place(plan: Plan) -> str:
-  if plan.cluster is None:
-    return plan.device
-  if plan.device == "cpu":
-    return f"{plan.cluster}, {plan.resources.cpus} cores each"
-  return f"{plan.cluster}, {plan.gpus} {plan.resources.gpu or 'GPU'} each"
 
 
 _VALUES = {"episode": "{:.0f}", "reward": "{:.2f}", "error": "{:.2f}", "δ̄": "{:.3f}"}
@@ -142,7 +137,7 @@ class PlainBoard:
       self._next = time.monotonic() + _REPORT_S
       self.message(counts(jobs))
       for job in jobs:
-        if job.running:
+        if job.state in ("training", "evaluating"):
           self.message(f"  {job.run.name}: {job.last_line()}")
 
   def message(self, text: str) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -19,10 +18,9 @@ from decap.rl.display import Status
 from decap.rl.status import read_status
 from decap.runs import RUN_FILE, RunSpec, load_spec
 from decap.sweep.plan import Plan, PlannedRun
+from decap.sweep.sections import tokens
 
 State = Literal["waiting", "training", "evaluating", "done", "failed", "stopped"]
-
-_TAIL_BYTES = 8192
 
 
 @dataclass
@@ -39,10 +37,6 @@ class Job:
   @property
   def log_file(self) -> Path:
     return self.root / "logs" / f"{self.run.name}.log"
-
-  @property
-  def running(self) -> bool:
-    return self.state in ("training", "evaluating")
 
   def folder(self) -> Path | None:
     """The run's folder: the one with its description that has come furthest."""
@@ -65,24 +59,20 @@ class Job:
   def evaluated(self, label: str = "") -> bool:
     """Whether the newest checkpoint has metrics of that label."""
     folder = self.folder()
-    if folder is None:
-      return False
-    try:
-      checkpoint = checkpoint_files.resolve(folder)
-    except UserError:
+    if folder is None or not (found := checkpoint_files.list_checkpoints(folder)):
       return False
     metrics = folder / f"metrics{'-' if label else ''}{label}.json"
-    return metrics.exists() and metrics.stat().st_mtime >= checkpoint.stat().st_mtime
+    return metrics.exists() and metrics.stat().st_mtime >= found[-1][1].stat().st_mtime
 
   def next_stage(self, plan: Plan) -> tuple[State, list[str]]:
     """What is left of the run: the state that it is in then, and arguments of `decap`."""
     if not self.trained():
       return "training", train_command(self, plan)
     label = plan.evaluation_label(self.run.spec.task)
-    if plan.evaluate is None or self.evaluated(label):
+    if plan.evaluate is False or self.evaluated(label):
       return "done", []
     command = ["evaluate", str(self.folder()), "--device", plan.device]
-    return "evaluating", [*command, *plan.evaluate]
+    return "evaluating", [*command, *tokens(plan.evaluate)]
 
   def progress(self) -> Status | None:
     """Where the run says that it stands."""
@@ -91,35 +81,31 @@ class Job:
   def last_line(self) -> str:
     """The last that it printed: why it failed, where it did."""
     try:
-      with self.log_file.open("rb") as log:
-        log.seek(0, os.SEEK_END)
-        log.seek(max(0, log.tell() - _TAIL_BYTES))
-        text = log.read().decode(errors="replace")
+      lines = self.log_file.read_text(errors="replace").strip().splitlines()
     except OSError:
       return ""
-    return next((line.strip() for line in text.splitlines()[::-1] if line.strip()), "")
+    return lines[-1].strip() if lines else ""
 
 
 def train_command(job: Job, plan: Plan) -> list[str]:
   """Arguments of `decap` that start a run or continue it."""
   spec, folder = job.run.spec, job.folder()
-  command = ["train", "--device", plan.device, "--backend", plan.backend]
-  command += ["--iterations", str(spec.iterations)]
-  if plan.gpus > 1:
-    command += ["--gpus", str(plan.gpus)]
+  options = {
+    "device": plan.device,
+    "backend": plan.backend,
+    "iterations": spec.iterations,
+    "gpus": plan.gpus if plan.gpus > 1 else None,
+  }
   if folder is not None and _latest_iteration(folder):
-    return [*command, "--resume", str(folder)]
-  command += ["--task", spec.task, "--method", spec.method, "--seed", str(spec.seed)]
-  command += ["--num-envs", str(spec.num_envs), "--log-root", str(job.root)]
-  if job.run.label:
-    command += ["--run-name", job.run.label]
-  if spec.blind:
-    command += ["--blind"]
-  if job.run.limits_file:
-    command += ["--limits", str(job.run.limits_file)]
-  if spec.init_from:
-    command += ["--init-from", spec.init_from]
-  return [*command, *spec.overrides]
+    options["resume"], overrides = folder, ()
+  else:
+    names = ("task", "method", "seed", "num_envs")
+    options |= {name.replace("_", "-"): getattr(spec, name) for name in names}
+    options |= {"log-root": job.root, "run-name": job.run.label or None}
+    options |= {"blind": spec.blind, "limits": job.run.limits_file}
+    options["init-from"], overrides = spec.init_from, spec.overrides
+  given = {key: value for key, value in options.items() if value is not None}
+  return ["train", *tokens(given), *overrides]
 
 
 def _latest_iteration(folder: Path) -> int:

@@ -35,26 +35,22 @@ def shared_gpu() -> Iterator[tuple[dict[str, str], str]]:
   if shutil.which(_CONTROL) is None:
     yield {}, f"Runs take turns on the GPU: there is no {_CONTROL}."
     return
-  with tempfile.TemporaryDirectory(prefix="mps-", ignore_cleanup_errors=True) as folder:
-    variables = {
-      "CUDA_MPS_PIPE_DIRECTORY": os.path.join(folder, "pipe"),
-      "CUDA_MPS_LOG_DIRECTORY": os.path.join(folder, "log"),
-    }
+  with (
+    tempfile.TemporaryDirectory(prefix="mps-", ignore_cleanup_errors=True) as folder,
+    contextlib.ExitStack() as daemon,
+  ):
+    names = ("pipe", "log")
+    variables = {f"CUDA_MPS_{n.upper()}_DIRECTORY": f"{folder}/{n}" for n in names}
     for path in variables.values():
       os.mkdir(path)
     env = {**os.environ, **variables}
-    started = _succeeds([_CONTROL, "-d"], env)
-    try:
-      if started and _succeeds([sys.executable, "-c", _PROBE], env):
-        yield variables, "Runs share the GPU through MPS."
-      else:
-        if started:
-          _succeeds([_CONTROL], env, "quit")
-          started = False
-        yield {}, "Runs take turns on the GPU: MPS did not start."
-    finally:
-      if started:
-        _succeeds([_CONTROL], env, "quit")
+    if started := _succeeds([_CONTROL, "-d"], env):
+      daemon.callback(_succeeds, [_CONTROL], env, "quit")
+    if started and _succeeds([sys.executable, "-c", _PROBE], env):
+      yield variables, "Runs share the GPU through MPS."
+    else:
+      daemon.close()
+      yield {}, "Runs take turns on the GPU: MPS did not start."
 
 
 def _succeeds(command: list[str], env: dict[str, str], text: str = "") -> bool:

@@ -41,11 +41,10 @@ class Process:
     tied: bool = False,
   ):
     self.cpus = cpus
-    self.interrupted = False
-    """Whether it was asked to end."""
-    self._started = time.monotonic()
-    self._asked = 0.0
-    self._told = 0
+    self.started_s = time.monotonic()
+    self.told = 0
+    """How often it was asked to end."""
+    self._asked_s = 0.0
     log_file.parent.mkdir(parents=True, exist_ok=True)
     with log_file.open("a") as log:
       print(f"$ decap {' '.join(arguments)}", file=log, flush=True)
@@ -64,26 +63,18 @@ class Process:
       with contextlib.suppress(ProcessLookupError):
         os.sched_setaffinity(self._process.pid, cpus)
 
-  @property
-  def seconds(self) -> float:
-    """Since it started."""
-    return time.monotonic() - self._started
-
   def poll(self) -> int | None:
     """Its exit code, once it has ended."""
     return self._process.poll()
 
   def interrupt(self) -> None:
-    """Ask it to save and end; insist, when called again, if it takes too long."""
+    """Ask it to save and end; when called later, insist, and kill it at last."""
     now = time.monotonic()
-    if not self.interrupted:
-      self.interrupted, self._asked, self._told = True, now, 1
-      self._send(signal.SIGINT)
-    elif self._told == 1 and now - self._asked > GRACE_S:
-      self._told = 2
-      self._send(signal.SIGINT)
-    elif now - self._asked > 2 * GRACE_S:
-      self._send(signal.SIGKILL)
+    self._asked_s = self._asked_s or now
+    due = 1 + int((now - self._asked_s) / GRACE_S)
+    if due > self.told:
+      self.told = due
+      self._send(signal.SIGINT if due < 3 else signal.SIGKILL)
 
   def _send(self, number: int) -> None:
     """To all of its processes, as Ctrl-C does; torchrun's are several."""

@@ -16,6 +16,7 @@ from decap.sweep.display import Display
 from decap.sweep.job import Job
 from decap.sweep.plan import Plan
 from decap.sweep.process import INTERRUPTED, Process
+from decap.sweep.sections import seconds
 
 
 class Scheduler(abc.ABC):
@@ -80,64 +81,52 @@ class LocalScheduler(Scheduler):
     self._lock = lock
     self._slots = _slots(plan.jobs, plan.device)
     self._processes: dict[str, Process] = {}
-    self._started = time.monotonic()
+    self._started_s = time.monotonic()
 
   def step(self) -> bool:
-    self._poll()
-    self._check_time()
-    if not self.stopped:
-      self._fill_slots()
+    now = time.monotonic()
+    if not self.stopped and now - self._started_s > seconds(self._plan.time_limit):
+      self.stopped = "the time limit was reached"
+    for job in self.jobs:
+      if process := self._processes.get(job.run.name):
+        self._watch(job, process, now)
+      if job.state == "waiting" and self._slots and not self.stopped:
+        self._start(job)
     self._display.update(self.jobs)
     return bool(self._processes)
 
   # Private methods.
 
-  def _poll(self) -> None:
-    for job in self.jobs:
-      process = self._processes.get(job.run.name)
-      code = process.poll() if process else None
-      if process is None or code is None:
-        continue
-      del self._processes[job.run.name]
-      self._slots.append(process.cpus)
-      was, job.state = job.state, "waiting"
-      if code == 0 and job.next_stage(self._plan)[0] != was:
-        self._settle(job)
-      elif process.interrupted or code == INTERRUPTED:
-        job.state = "stopped"
-      else:
-        self._fail(job, f"{was}: {job.last_line()}")
-
-  def _check_time(self) -> None:
-    total, single = self._plan.time_limit_s, self._plan.run_time_limit_s
-    if total and not self.stopped and time.monotonic() - self._started > total:
-      self.stopped = "the time limit was reached"
-    for job in self.jobs:
-      process = self._processes.get(job.run.name)
-      if process is None:
-        continue
-      late = single and job.state == "training" and process.seconds > single
-      if late:
-        job.note = "its time limit was reached"
+  def _watch(self, job: Job, process: Process, now: float) -> None:
+    code, was = process.poll(), job.state
+    if code is None:
+      single = seconds(self._plan.run_time_limit)
+      late = was == "training" and now - process.started_s > single
+      job.note = "its time limit was reached" if late else job.note
       if late or self.stopped:
         process.interrupt()
+      return
+    del self._processes[job.run.name]
+    self._slots.append(process.cpus)
+    job.state = "waiting"
+    if code == 0 and job.next_stage(self._plan)[0] != was:
+      self._settle(job)
+    elif process.told or code == INTERRUPTED:
+      job.state = "stopped"
+    else:
+      self._fail(job, f"{was}: {job.last_line()}")
 
-  def _fill_slots(self) -> None:
-    for job in self.jobs:
-      if not self._slots:
-        return
-      if job.state != "waiting":
-        continue
-      state, arguments = job.next_stage(self._plan)
-      cpus = self._slots.pop()
-      try:
-        self._processes[job.run.name] = Process(
-          arguments, job.log_file, self._env, cpus, self._lock
-        )
-        job.state = state
-      except OSError as error:  # A full disk, say, or too many processes.
-        self._slots.append(cpus)
-        self._fail(job, f"it cannot be started: {error.strerror}")
+  def _start(self, job: Job) -> None:
+    state, arguments = job.next_stage(self._plan)
+    cpus = self._slots.pop()
+    try:
+      self._processes[job.run.name] = Process(
+        arguments, job.log_file, self._env, cpus, self._lock
+      )
+      job.state = state
+    except OSError as error:  # A full disk, say, or too many processes.
+      self._slots.append(cpus)
+      self._fail(job, f"it cannot be started: {error.strerror}")
 
 
 def locked(root: Path) -> contextlib.AbstractContextManager[int]:
@@ -152,6 +141,4 @@ def _slots(count: int, device: str) -> list[frozenset[int]]:
   if device != "cpu" or not hasattr(os, "sched_getaffinity"):
     return [frozenset() for _ in range(count)]
   cpus = sorted(os.sched_getaffinity(0))
-  if count >= len(cpus):
-    return [frozenset({cpus[i % len(cpus)]}) for i in range(count)]
-  return [frozenset(cpus[i::count]) for i in range(count)]
+  return [frozenset(cpus[i::count] or {cpus[i % len(cpus)]}) for i in range(count)]
