@@ -17,9 +17,9 @@ from typing import Any
 import torch
 from mjlab.envs import ManagerBasedRlEnv
 
+from benchmarks.machine import quiet_libraries
 from benchmarks.report import Row, Settings
 from benchmarks.stock import stock_twin
-from decap.cli.terminal import quiet_libraries
 from decap.envs.constrained_env import ConstrainedEnv
 from decap.runs import build_configs
 from decap.sim import simulation_backend

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from benchmarks.loops import plain_ppo
+from benchmarks.machine import quiet_libraries
 from benchmarks.report import Row, Settings
 from benchmarks.stock import stock_twin, train_stock
-from decap.cli.terminal import quiet_libraries
 from decap.envs.constrained_env import ConstrainedEnv
 from decap.rl.runner import Runner
 from decap.tasks.mjlab_runner import rsl_rl_cfg

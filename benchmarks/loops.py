@@ -15,10 +15,9 @@ import torch
 from mjlab.rl import RslRlOnPolicyRunnerCfg
 from mjlab.tasks import registry
 
-from benchmarks.machine import busy, memory_gb
+from benchmarks.machine import busy, memory_gb, quiet_libraries
 from benchmarks.report import Row, Settings
 from benchmarks.stock import stock_twin, train_stock
-from decap.cli.terminal import quiet_libraries
 from decap.envs.constrained_env import ConstrainedEnv, ConstrainedEnvCfg
 from decap.methods import get_method
 from decap.rl import capture

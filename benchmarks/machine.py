@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
+import io
 import os
 import platform
+from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 
@@ -12,6 +15,7 @@ import pynvml
 import torch
 from mjlab.utils.torch import configure_torch_backends
 
+from decap.sim.backend import hush_warp
 from decap.sim.threads import available_cpus
 
 _PACKAGES = ("mjlab", "mujoco", "mjbatch", "mujoco-warp", "warp-lang", "torch")
@@ -91,3 +95,11 @@ def memory_gb(device: str) -> float | None:
 
   warp_bytes = wp.get_mempool_used_mem_current(wp.get_device(device))
   return (torch.cuda.max_memory_reserved() + warp_bytes) / 1e9
+
+
+@contextlib.contextmanager
+def quiet_libraries() -> Iterator[None]:
+  """Hide what mjlab prints of its managers and seeds, and Warp of the devices."""
+  hush_warp()
+  with contextlib.redirect_stdout(io.StringIO()):
+    yield

@@ -23,10 +23,9 @@ import torch
 from torch import distributed as dist
 
 from benchmarks.loops import WARM_UP
-from benchmarks.machine import configure_torch, physical_cores
+from benchmarks.machine import configure_torch, physical_cores, quiet_libraries
 from benchmarks.report import Settings
 from decap import collective
-from decap.cli.terminal import quiet_libraries
 from decap.envs.constrained_env import ConstrainedEnv
 from decap.rl.display import Stopwatch
 from decap.rl.runner import Runner

@@ -13,7 +13,7 @@ from mjlab.envs import ManagerBasedRlEnv, ManagerBasedRlEnvCfg
 from mjlab.envs import mdp as mjlab_mdp
 from mjlab.rl import MjlabOnPolicyRunner, RslRlOnPolicyRunnerCfg, RslRlVecEnvWrapper
 
-from decap.cli.terminal import quiet_libraries
+from benchmarks.machine import quiet_libraries
 from decap.envs import mdp
 from decap.envs.constrained_env import ConstrainedEnvCfg
 from decap.envs.substitutes import OURS, exchange
