@@ -113,7 +113,7 @@ def _beside_paper(
       ratio = mean / against if mean is not None and against and name != base else None
       cells.append(Cell(mean, std, ratio=ratio if column.better else None))
     if any(cell.mean is not None for cell in cells):
-      rows.append(Row(f"{title_of(ours)}, paper", tuple(cells), row.section))
+      rows.append(Row(f"{title_of(name)}, paper", tuple(cells), row.section))
   return replace(table, rows=tuple(rows))
 
 
