@@ -36,12 +36,22 @@ def test_the_scale_of_violations_is_the_same_bit_for_bit(learnt, method):
   assert alone["largest"].std() > 0.0
 
 
+def _assert_close(found: dict, expected: dict) -> None:
+  """Equal but for rounding.
+
+  Returns of costs are centred around their critic, so rounding is all that the gradient
+  of its last bias has, and Adam makes whole steps of it: four of 1e-3.
+  """
+  for name, value in expected.items():
+    atol = 5e-3 if name == "cost_critic" else 2e-5
+    torch.testing.assert_close(found[name], value, rtol=2e-4, atol=atol, msg=name)
+
+
 @pytest.mark.parametrize("method", ["decap", "lagrangian"])
 def test_updates_and_statistics_are_the_same(learnt, method):
   alone, both = (results[method] for results in learnt)
   assert both.keys() == alone.keys()
-  for name, value in alone.items():
-    torch.testing.assert_close(both[name], value, rtol=2e-4, atol=2e-5, msg=name)
+  _assert_close(both, alone)
 
 
 def test_processes_have_the_same_statistics_bit_for_bit(learnt):
@@ -109,7 +119,4 @@ def test_two_machines_learn_what_one_does(nodes, learnt, tmp_path):
   assert far["differ"] == []
   for method in ("decap", "lagrangian"):
     assert torch.equal(far[method]["largest"], alone[method]["largest"])
-    for name, value in alone[method].items():
-      torch.testing.assert_close(
-        far[method][name], value, rtol=2e-4, atol=2e-5, msg=f"{method} {name}"
-      )
+    _assert_close(far[method], alone[method])

@@ -12,7 +12,7 @@ import pytest
 import decap
 
 ROOT = Path(__file__).parents[1]
-POLICY = min(ROOT.glob("policies/*/policy.json")).parent
+POLICY = ROOT / "policies" / "g1-flat-cat"
 
 DRIVE = f"""
 import importlib.util

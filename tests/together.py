@@ -100,8 +100,8 @@ def learn(cfg: PpoCfg, part: slice) -> dict[str, torch.Tensor]:
   out = {"largest": composition.scale.value, "achieved": alg.progress.achieved}
   out["normaliser"] = alg.actor.obs_normalizer.mean  # ty: ignore
   out["count"] = alg.actor.obs_normalizer.count  # ty: ignore
-  parameters = [p for net in alg.networks.values() for p in net.parameters()]
-  out["weights"] = torch.cat([p.detach().flatten() for p in parameters])
+  for name, net in alg.networks.items():
+    out[name] = torch.cat([p.detach().flatten() for p in net.parameters()])
   if aid:
     out |= aid.state_dict()
   if hasattr(alg, "multipliers"):

@@ -16,8 +16,8 @@ def test_hours_follow_from_the_speed():
   rows = [{"cores": 2, "num_envs": 256, "train_steps_per_s": 2500.0}]
   rows.append({"cores": 8, "num_envs": 256, "error": "out of memory"})
   lines = Report(CORES, {}, rows).markdown().splitlines()
-  # 2500 · 3600 s are 9 million; 25 million take 10,000 s.
-  assert lines[2] == "| 256 | 2 | 2,500 | 9 million | 2.8 h |"
+  # 2500 · 3600 s are 9 million; 10.1376 million take 4055 s.
+  assert lines[2] == "| 256 | 2 | 2,500 | 9 million | 1.1 h |"
   assert lines[3] == "| 256 | 8 | out of memory |  |  |"
 
 

@@ -9,7 +9,7 @@ from decap.deploy.bundle import Bundle, load_bundle
 from decap.deploy.robot_io import COMMAND_DT_S, RobotCommand, RobotState
 from decap.robots.g1_motors import g1_motors
 
-POLICY = min(Path(__file__).parents[2].glob("policies/*/policy.json")).parent
+POLICY = Path(__file__).parents[2] / "policies" / "g1-flat-cat"
 MOTORS = g1_motors(29)
 J = len(MOTORS.motors)
 
