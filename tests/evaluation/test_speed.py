@@ -27,7 +27,7 @@ class Bare(Rollout):
 def network(device):
   """A policy of the usual size, with small actions: the robot stands for a while."""
   torch.manual_seed(0)
-  sizes = (96, 512, 256, 128, 29)
+  sizes = (98, 512, 256, 128, 29)
   layers = []
   for rows, columns in zip(sizes, sizes[1:], strict=False):
     layers += [torch.nn.Linear(rows, columns), torch.nn.ELU()]
