@@ -37,13 +37,10 @@ def test_the_scale_of_violations_is_the_same_bit_for_bit(learnt, method):
 
 
 def _assert_close(found: dict, expected: dict) -> None:
-  """Equal but for rounding.
-
-  Returns of costs are centred around their critic, so rounding is all that the gradient
-  of its last bias has, and Adam makes whole steps of it: four of 1e-3.
-  """
+  """Equal but for rounding, which the cost critic's last bias makes more of: a quarter
+  of what four steps of Adam can move its other weights."""
   for name, value in expected.items():
-    atol = 5e-3 if name == "cost_critic" else 2e-5
+    atol = 1e-3 if name == "cost_critic" else 2e-5
     torch.testing.assert_close(found[name], value, rtol=2e-4, atol=atol, msg=name)
 
 

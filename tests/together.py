@@ -102,6 +102,10 @@ def learn(cfg: PpoCfg, part: slice) -> dict[str, torch.Tensor]:
   out["count"] = alg.actor.obs_normalizer.count  # ty: ignore
   for name, net in alg.networks.items():
     out[name] = torch.cat([p.detach().flatten() for p in net.parameters()])
+  if "cost_critic" in out:
+    # Returns of costs are centred around their critic: rounding is all that the gradient
+    # of its last bias has, and Adam makes whole steps of it.
+    out["cost_critic"] = out["cost_critic"][:-1]
   if aid:
     out |= aid.state_dict()
   if hasattr(alg, "multipliers"):
