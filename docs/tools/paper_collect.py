@@ -50,7 +50,8 @@ def row_name(run: PlannedRun) -> str:
   if kind == "coefficient":
     return f"coefficient-{method}-{change.rpartition('=')[2]}"
   if kind == "middle" and change:
-    return "p-max-half" if change.startswith("p-max") else change.replace("=", "-")
+    named = {"barrier": "middle-no-barrier", "p-max": "p-max-half"}
+    return named.get(change.partition("=")[0], change.replace("=", "-"))
   if kind == "continued":
     return f"{method}-continued"
   return label or method

@@ -35,6 +35,7 @@ TITLES = {
   "decap-exact-continued": "Eq. 4 whole, the paper's limits",
   "close": "Eq. 4 whole, close limits",
   "middle": "Eq. 4 whole, middle limits",
+  "middle-no-barrier": "without barrier",
   "wide": "Eq. 4 whole, wide limits",
   "kappa-3": "κ 3",
   "kappa-6": "κ 6",
@@ -97,7 +98,7 @@ class Section:
 SCRATCH = ("blind", "unguarded", "decap-exact")
 CONTINUED = (
   "decap-exact-continued",
-  *("close", "middle", "wide"),
+  *("close", "middle", "middle-no-barrier", "wide"),
   *("kappa-*", "rho-*", "p-max-*"),
 )
 SECTIONS = (

@@ -358,7 +358,12 @@ METHODS = {
       "decap-exact",
       "the paper's equations and nothing else: no reward clip, no feasibility aid",
       _decap_exact,
-      uses=(*_BARRIER_OPTIONS, "env.groups.*.p-max", "env.termination.scale-decay"),
+      uses=(
+        *_BARRIER_OPTIONS,
+        "env.termination.barrier",
+        "env.groups.*.p-max",
+        "env.termination.scale-decay",
+      ),
     ),
   )
 }
