@@ -19,7 +19,6 @@ from benchmarks.machine import busy, memory_gb, quiet_libraries
 from benchmarks.report import Row, Settings
 from benchmarks.stock import stock_twin, train_stock
 from decap.envs.constrained_env import ConstrainedEnv, ConstrainedEnvCfg
-from decap.methods import get_method
 from decap.rl import capture
 from decap.rl.config import AgentCfg
 from decap.rl.display import Stopwatch
@@ -101,17 +100,14 @@ def ours(
     plain: PPO instead of the method.
     constrained: Whether constraints are measured.
   """
-  chosen, device = get_method(method), settings.device
+  device = settings.device
   env_cfg, agent_cfg = (plain_ppo if plain else build_configs)(settings.spec(method))
   clock, enough = Clock(settings), False
   with quiet_libraries():
     env = ConstrainedEnv(env_cfg, device)
     if not constrained:
       _measure_no_constraints(env)
-    schedule = chosen.schedule(env) if chosen.schedule else None
-    runner = Runner(
-      env, agent_cfg, costs=chosen.costs, schedule=schedule, use_graphs=use_graphs
-    )
+    runner = Runner(env, agent_cfg, use_graphs=use_graphs)
     runner.spread_episodes()
     graphs = runner.graphs
     if use_graphs and not graphs and device != "cpu":

@@ -104,7 +104,7 @@ class Constraints:
 
   def compute(self, quantities: dict[str, Tensor]) -> dict[str, Tensor]:
     q = self.composition.join(quantities)  # [B, 4]
-    delta = self.composition.probabilities(q).amax(dim=1)
+    delta, _ = self.composition.decided(self.composition.probabilities(q))
     costs = self.composition.costs(q)
     return {"delta": delta, "costs": costs, "quantities": quantities}
 

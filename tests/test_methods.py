@@ -1,27 +1,21 @@
-"""Each method's values against a table written out here, and what it refuses."""
+"""What tells the paper's methods apart, and what they refuse."""
 
 import dataclasses
 import inspect
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
-import torch
 
 from decap import methods
 from decap.errors import UserError
 from decap.methods import METHODS, check_options, get_method
 from decap.rl.config import FeasibilityCfg, LagrangianCfg, LcpCfg, NIpoCfg, PpoCfg
-from decap.runs import RunSpec, build_configs
+from decap.runs import RunSpec, build_configs, plain
+from decap.tasks import TASKS
 
-PAPER_LIMITS = {
-  "action_rate": {"upper": 5.0, "lower": 20.0},
-  "joint_acc": {"upper": 20.0, "lower": 600.0},
-  "joint_torque": {"upper": 4.0, "lower": 20.0},
-  "joint_vel": {"upper": 1.5, "lower": 10.0},
-}
+ROBOT = TASKS["g1-flat"].describe()
 WHOLE_BODY_LIMITS = {
-  name: dict.fromkeys(limits, limits["lower"]) for name, limits in PAPER_LIMITS.items()
+  name: dict.fromkeys(limits, max(limits.values()))
+  for name, limits in ROBOT.limits.items()
 }
 
 # Algorithm, survival, reward rule, rule of termination, whole-body limits.
@@ -43,11 +37,7 @@ def _configs(method: str, **options):
   return build_configs(RunSpec("g1-flat", method, **options))
 
 
-def test_the_table_covers_all_methods():
-  assert list(TABLE) == list(METHODS)
-
-
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", TABLE)
 def test_values_of_each_method(method):
   algorithm, survival, reward_rule, rule, whole_body = TABLE[method]
   env, agent = _configs(method)
@@ -59,14 +49,12 @@ def test_values_of_each_method(method):
   if method == "decap-calm-torso":
     assert limits.pop("torso_ang_vel") == 0.5
     assert limits["joint_torque"] == {"upper": 4.0, "lower": 60.0}
-    limits["joint_torque"] = PAPER_LIMITS["joint_torque"]
-  assert limits == (WHOLE_BODY_LIMITS if whole_body else PAPER_LIMITS)
+    limits["joint_torque"] = ROBOT.limits["joint_torque"]
+  assert limits == (WHOLE_BODY_LIMITS if whole_body else ROBOT.limits)
+  one = dict.fromkeys(ROBOT.groups, 0.025 if method == "cat" else 0.25)
+  own = {name: group.p_max for name, group in ROBOT.groups.items()}
   p_max = {name: group.p_max for name, group in env.groups.items()}
-  one = 0.025 if method == "cat" else 0.25
-  expected = (
-    {"upper": one, "lower": one} if whole_body else {"upper": 0.5, "lower": 0.25}
-  )
-  assert p_max == expected
+  assert p_max == (one if whole_body else own)
   aids = {
     "decap": FeasibilityCfg(),
     "decap-no-barrier": FeasibilityCfg(),
@@ -100,8 +88,13 @@ def test_values_of_the_other_losses():
   lagrangian = _configs("ppo-lagrangian")[1].algorithm
   assert isinstance(lagrangian, LagrangianCfg)
   assert (lagrangian.cost_limit, lagrangian.multiplier_lr) == (0.01, 1e-4)
-  assert METHODS["n-ipo"].costs == "terms"
-  assert METHODS["ppo-lagrangian"].costs == "rows"
+  assert (n_ipo.costs, lagrangian.costs) == ("terms", "rows")
+
+
+def test_a_method_is_config_only():
+  """What a run folder records says all that a method does."""
+  assert plain(_configs("n-ipo")[1])["algorithm"]["costs"] == "terms"
+  assert plain(_configs("cat")[1])["algorithm"]["p_max_ramp"] == [0.2, 0.5]
 
 
 def test_methods_differ_in_nothing_else():
@@ -110,7 +103,7 @@ def test_methods_differ_in_nothing_else():
   def shared(method):
     env, agent = _configs(method)
     ppo = {f.name: getattr(agent.algorithm, f.name) for f in dataclasses.fields(PpoCfg)}
-    for name in ("class_name", "survival", "reward_rule", "feasibility"):
+    for name in ("class_name", "survival", "reward_rule", "feasibility", "p_max_ramp"):
       del ppo[name]
     rewards = {
       name: (term.weight, term.params)
@@ -130,20 +123,6 @@ def test_editing_one_method_leaves_the_next_alone():
   env, _ = _configs("decap")
   assert env.groups["upper"].p_max == 0.5
   assert env.constraints["joint_vel"].limits == {"upper": 1.5, "lower": 10.0}
-
-
-def test_cats_p_max_rises_linearly_in_expected_lifetime():
-  p_max = torch.full((3,), 0.25)
-  manager = SimpleNamespace(composition=SimpleNamespace(p_max=p_max))
-  env: Any = SimpleNamespace(constraint_manager=manager)
-  set_p_max = methods._cat_schedule(env)
-  set_p_max(0.0)
-  torch.testing.assert_close(p_max, torch.full((3,), 0.05))
-  set_p_max(0.25)  # Half of the ramp: 1 / (20 + 0.5 · (4 − 20)) = 1/12
-  torch.testing.assert_close(p_max, torch.full((3,), 1 / 12))
-  for progress in (0.5, 0.75, 1.0):
-    set_p_max(progress)
-    torch.testing.assert_close(p_max, torch.full((3,), 0.25))
 
 
 @pytest.mark.parametrize(
@@ -257,7 +236,7 @@ def test_a_third_group_comes_from_the_command_line():
     "--env.groups.lower.joint-names",
     "('.*_(hip|knee|ankle)_.*',)",
   )
-  limits = {name: {"mid_body": 3.0} for name in PAPER_LIMITS}
+  limits = {name: {"mid_body": 3.0} for name in ROBOT.limits}
   env, _ = _configs("decap", overrides=overrides, limits=limits)
   assert list(env.groups) == ["upper", "lower", "mid_body"]
   assert env.groups["mid_body"].joint_names == ("waist_.*",)

@@ -11,18 +11,16 @@ import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from decap.errors import UserError, check_known
 
 if TYPE_CHECKING:
-  from decap.envs.constrained_env import ConstrainedEnv, ConstrainedEnvCfg
+  from decap.envs.constrained_env import ConstrainedEnvCfg
   from decap.envs.constraint_manager import ConstraintTermCfg
   from decap.rl.config import AgentCfg, PpoCfg
 
 Edit = Callable[["ConstrainedEnvCfg", "AgentCfg"], None]
-Schedule = Callable[[float], None]
-"""Called before every iteration with the share of the run that is done, in [0, 1)."""
 
 METHOD_OPTIONS = (
   "env.termination.*",
@@ -30,6 +28,7 @@ METHOD_OPTIONS = (
   "agent.algorithm.feasibility.*",
   "agent.algorithm.survival",
   "agent.algorithm.reward-rule",
+  "agent.algorithm.p-max-ramp",
   "agent.algorithm.class-name",
 )
 """Options that belong to methods; the others belong to every run."""
@@ -59,11 +58,6 @@ class Method:
   """Changes the configs of environment and agent in place."""
   uses: tuple[str, ...] = ()
   """Patterns of METHOD_OPTIONS that have an effect; others are refused."""
-  costs: Literal["rows", "terms"] = "rows"
-  """Which indicator costs the algorithm sees: one per quantity and body group, or one
-  per quantity over the whole body."""
-  schedule: Callable[[ConstrainedEnv], Schedule] | None = None
-  """Makes a function that changes the environment between iterations."""
 
 
 def get_method(name: str) -> Method:
@@ -184,6 +178,8 @@ def _cat(env: ConstrainedEnvCfg, agent: AgentCfg) -> None:
   env.termination.scale_floor_abs = 1e-6
   agent.algorithm.survival = True
   agent.algorithm.reward_rule = "scale-clip"
+  # As in its authors' code: over 1000 of 2000 iterations.
+  agent.algorithm.p_max_ramp = (0.2, 0.5)
 
 
 def _n_ipo(env: ConstrainedEnvCfg, agent: AgentCfg) -> None:
@@ -192,18 +188,14 @@ def _n_ipo(env: ConstrainedEnvCfg, agent: AgentCfg) -> None:
   from decap.rl.config import NIpoCfg
 
   _loosest_limits_everywhere(env, p_max=0.25)
-  agent.algorithm = _algorithm(
-    NIpoCfg, agent, cost_limit=0.01, threshold_margin=0.02, barrier_t=8000.0
-  )
+  agent.algorithm = _algorithm(NIpoCfg, agent, costs="terms", barrier_t=8000.0)
 
 
 def _ppo_lagrangian(env: ConstrainedEnvCfg, agent: AgentCfg) -> None:
   """The slowest of six rates of the multipliers moves most (docs/paper.md)."""
   from decap.rl.config import LagrangianCfg
 
-  agent.algorithm = _algorithm(
-    LagrangianCfg, agent, cost_limit=0.01, multiplier_lr=1e-4
-  )
+  agent.algorithm = _algorithm(LagrangianCfg, agent, multiplier_lr=1e-4)
 
 
 def _decap(env: ConstrainedEnvCfg, agent: AgentCfg, **aid: Any) -> None:
@@ -276,21 +268,7 @@ def _loosest_limits_everywhere(env: ConstrainedEnvCfg, p_max: float) -> None:
   }
 
 
-def _cat_schedule(env: ConstrainedEnv) -> Schedule:
-  """p_max rises from a fifth of its value, linearly in the expected lifetime 1/p.
-
-  It is there at half of the run, as in its authors' code (1000 of 2000 iterations).
-  """
-  p_max = env.constraint_manager.composition.p_max
-  final = p_max.clone()
-
-  def set_p_max(progress: float) -> None:
-    p_max.copy_(final / (5.0 - 4.0 * min(1.0, 2.0 * progress)))
-
-  return set_p_max
-
-
-def _algorithm(cls: type[PpoCfg], agent: AgentCfg, **values: float) -> PpoCfg:
+def _algorithm(cls: type[PpoCfg], agent: AgentCfg, **values: Any) -> PpoCfg:
   """The agent's PPO settings as a config of another algorithm."""
   shared = {
     field.name: getattr(agent.algorithm, field.name)
@@ -322,14 +300,12 @@ METHODS = {
       "cat",
       "constraints as terminations: the loosest limits for the whole body, linear rule",
       _cat,
-      uses=_SURVIVAL_OPTIONS,
-      schedule=_cat_schedule,
+      uses=(*_SURVIVAL_OPTIONS, "agent.algorithm.p-max-ramp"),
     ),
     Method(
       "n-ipo",
       "interior-point PPO: cost critics and a log barrier, whole-body limits",
       _n_ipo,
-      costs="terms",
     ),
     Method(
       "ppo-lagrangian",

@@ -19,7 +19,6 @@ from decap.evaluation.rollout import evaluate
 from decap.evaluation.table_formats import to_markdown
 from decap.evaluation.tables import group_results, make_tables
 from decap.evaluation.trajectory import load_trajectory
-from decap.methods import get_method
 from decap.rl.runner import Runner
 from decap.runs import RunSpec, build_configs, read_limits
 from tests.evaluation.test_rollout import noisy
@@ -69,8 +68,6 @@ def test_training_logs_it():
   runner = Runner(
     make_env(env_cfg, "cpu"),
     agent_cfg,
-    None,
-    costs=get_method("decap").costs,
     on_iteration=lambda iteration, log: logs.append(log) or False,
   )
   runner.learn()

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from decap.envs.constrained_env import ConstrainedEnv
-from decap.methods import METHODS, get_method
+from decap.methods import METHODS
 from decap.rl import capture
 from decap.rl.display import Stopwatch
 from decap.rl.runner import Runner
@@ -24,9 +24,7 @@ def make_runner(
 ) -> Runner:
   env_cfg, agent = build_configs(RunSpec("g1-flat", name, num_envs=num_envs))
   agent.num_steps_per_env = num_steps or agent.num_steps_per_env
-  env, method = ConstrainedEnv(env_cfg, device), get_method(name)
-  schedule = method.schedule(env) if method.schedule else None
-  return Runner(env, agent, costs=method.costs, schedule=schedule)
+  return Runner(ConstrainedEnv(env_cfg, device), agent)
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +70,7 @@ def test_cats_schedule_takes_effect_between_replays():
     for _ in range(3):
       runner.iterate(Stopwatch())
     for progress in (0.0, 1.0):
-      runner._schedule(progress)
+      runner.set_p_max(progress)
       runner.alg.storage.clear()
       runner.graphs.step()
       largest.append(float(runner.alg.storage.delta[0].max()))

@@ -13,11 +13,13 @@ import pytest
 import torch
 from mjlab.managers import RewardTermCfg
 
+from decap.constraints.composition import ConstraintRow
 from decap.errors import UserError
 from decap.evaluation.environment import make_env
-from decap.methods import METHODS, get_method
+from decap.methods import METHODS
 from decap.rl import capture, checkpoint_files, warnings, watching
 from decap.rl.build import cost_columns
+from decap.rl.config import NIpoCfg, PpoCfg
 from decap.rl.display import Stopwatch
 from decap.rl.runner import Runner
 from decap.runs import RunSpec, build_configs
@@ -43,11 +45,7 @@ def _runner(
   env_cfg, agent_cfg = build_configs(spec)
   env_cfg.num_threads = threads
   env = make_env(env_cfg, "cpu")
-  method = get_method(spec.method)
-  schedule = method.schedule(env) if method.schedule else None
-  return Runner(
-    env, agent_cfg, run_dir, costs=method.costs, schedule=schedule, **options
-  )
+  return Runner(env, agent_cfg, run_dir, **options)
 
 
 def _stop_at(last: int):
@@ -352,7 +350,8 @@ def test_a_quantitys_cost_is_that_of_any_of_its_groups():
 
 
 def test_costs_are_merged_by_quantity():
-  columns = cost_columns(("rate/upper", "rate/lower", "tilt"), "terms")
-  assert columns == {"rate": [0, 1], "tilt": [2]}
-  columns = cost_columns(("rate/upper", "rate/lower", "tilt"), "rows")
-  assert columns == {"rate/upper": [0], "rate/lower": [1], "tilt": [2]}
+  names = (("rate", "upper"), ("rate", "lower"), ("tilt", None))
+  rows = [ConstraintRow(*name, columns=(0,), limit=1.0) for name in names]
+  assert cost_columns(rows, NIpoCfg(costs="terms")) == {"rate": [0, 1], "tilt": [2]}
+  single = {"rate/upper": [0], "rate/lower": [1], "tilt": [2]}
+  assert cost_columns(rows, NIpoCfg()) == cost_columns(rows, PpoCfg()) == single

@@ -1,9 +1,9 @@
-"""Learning rates, by hand."""
+"""Learning rates and p_max, by hand."""
 
 import pytest
 import torch
 
-from decap.rl.schedules import adaptive_rate, fixed_rate
+from decap.rl.schedules import adaptive_rate, fixed_rate, ramped
 
 
 @pytest.mark.parametrize(
@@ -30,3 +30,13 @@ def test_the_rate_stays_in_its_range():
 )
 def test_a_fixed_rate_falls_linearly_from_the_middle_on(share, rate):
   assert fixed_rate(2.0, 0.1, share) == pytest.approx(rate)
+
+
+@pytest.mark.parametrize(
+  "share, p_max",
+  # Half of the ramp: 1 / (20 + 0.5 · (4 − 20)) = 1/12.
+  [(0.0, 0.05), (0.25, 1 / 12), (0.5, 0.25), (0.75, 0.25), (1.0, 0.25)],
+)
+def test_p_max_rises_linearly_in_expected_lifetime(share, p_max):
+  now = ramped(torch.full((3,), 0.25), (0.2, 0.5), share)
+  torch.testing.assert_close(now, torch.full((3,), p_max))

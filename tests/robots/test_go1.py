@@ -10,7 +10,7 @@ from mjlab.entity import Entity
 from decap.evaluation.environment import make_env
 from decap.evaluation.protocol import Protocol
 from decap.evaluation.rollout import evaluate
-from decap.methods import METHODS, get_method
+from decap.methods import METHODS
 from decap.rl.runner import Runner
 from decap.robots.go1 import FEET, LEGS, go1
 from decap.runs import RunSpec, build_configs
@@ -62,8 +62,6 @@ def test_it_trains(method):
   runner = Runner(
     make_env(env_cfg, "cpu"),
     agent_cfg,
-    None,
-    costs=get_method(method).costs,
     on_iteration=lambda iteration, log: logs.append(log) or False,
   )
   assert runner.learn()

@@ -288,7 +288,6 @@ def _make_runner(
   robot, cfg = TASKS[spec.task].describe(), copy.deepcopy(env_cfg)
   configure_torch_backends()
   env = make_env(env_cfg, *place, verbose=options.verbose)
-  method = get_method(spec.method)
   made_by = {"made_by": provenance.made_by(folder)}
   description = describe(env, spec, agent_cfg) | made_by
   try:
@@ -297,8 +296,6 @@ def _make_runner(
       agent_cfg,
       folder,
       info={"run": spec.to_dict(), "policy": description},
-      costs=method.costs,
-      schedule=method.schedule(env) if method.schedule else None,
       on_iteration=on_iteration,
       use_graphs=options.capture,
       make_probe=partial(Probe, cfg, robot, *place) if folder else None,

@@ -33,10 +33,16 @@ SCALAR_P_MAX = 0.25
 class ConstraintRow:
   """What is reported as one line: a quantity within a group, or a scalar quantity."""
 
-  name: str
-  """"quantity/group", or "quantity" for a scalar."""
+  quantity: str
+  group: str | None
+  """None for a scalar."""
   columns: tuple[int, ...]
   limit: float
+
+  @property
+  def name(self) -> str:
+    """ "quantity/group", or "quantity" for a scalar."""
+    return self.quantity if self.group is None else f"{self.quantity}/{self.group}"
 
 
 class Composition:
@@ -138,8 +144,6 @@ class Composition:
   ) -> torch.Tensor:
     """δ of each row, the largest of its joints (Eq. 2 to 4), and c̄ moved on. # [B, K]
 
-    δ̄ is the maximum over rows.
-
     Args:
       q: Quantities. # [B, C]
       highest: ``largest_finite(q)``, where it is known already. # [C]
@@ -165,12 +169,29 @@ class Composition:
         kappa=cfg.kappa,
         barrier=cfg.barrier,
       )
-    return delta[:, self.row_columns].amax(2)
+    return self.peaks(delta)
+
+  def decided(self, rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """δ̄, the largest δ of all rows, and the row that decides it. # [B, K] -> 2 × [B]"""
+    return rows.max(-1)
+
+  def peaks(self, values: torch.Tensor) -> torch.Tensor:
+    """The largest of each row's columns. # [B, C] -> [B, K]"""
+    return values[:, self.row_columns].amax(2)
+
+  # A NaN compares as false; it is no compliance.
+
+  def beyond(self, q: torch.Tensor, limit: torch.Tensor) -> torch.Tensor:
+    """Where the barrier has ended (Eq. 4): at a limit, or above it. # [B, C]"""
+    return ~(q < limit)
+
+  def above(self, q: torch.Tensor) -> torch.Tensor:
+    """Where a limit is violated. # [B, C]"""
+    return ~(q <= self.limit)
 
   def costs(self, q: torch.Tensor) -> torch.Tensor:
     """1 where any joint of a row is above its limit, else 0. # [B, C] -> [B, K]"""
-    peak = q[:, self.row_columns].amax(2)  # [B, K]
-    # A NaN compares as false; it is no compliance.
+    peak = self.peaks(q)  # [B, K]
     return torch.logical_not(peak <= self.row_limit, out=torch.empty_like(peak))
 
   def margins(self, q: torch.Tensor) -> torch.Tensor:
@@ -217,7 +238,7 @@ class Composition:
     self.columns[name] = slice(start, start + self.num_joints)
     for group, joints in resolved.items():
       columns = tuple(start + joint for joint in joints)
-      self.rows.append(ConstraintRow(f"{name}/{group}", columns, limits[group]))
+      self.rows.append(ConstraintRow(name, group, columns, limits[group]))
     p_max = {group: cfg.p_max for group, cfg in groups.items()}
     return torch.stack((limit, per_joint(p_max, resolved, self.num_joints)))
 
@@ -230,5 +251,5 @@ class Composition:
     if not 0 < p_max < 1:
       raise ValueError(f"constraint '{name}': p_max must be between 0 and 1")
     self.columns[name] = start
-    self.rows.append(ConstraintRow(name, (start,), limit))
+    self.rows.append(ConstraintRow(name, None, (start,), limit))
     return torch.tensor([[limit], [p_max]])

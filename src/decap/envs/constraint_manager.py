@@ -103,7 +103,7 @@ class ConstraintManager(ManagerBase):
     q = self._measure()  # [B, C]
     highest = largest_finite(q)  # [C]
     rows = composition.probabilities(q, highest)  # [B, K]
-    delta, deciding = rows.max(-1)  # [B]
+    delta, deciding = composition.decided(rows)  # [B]
     costs = composition.costs(q)  # [B, K]
     self._log(q, highest, costs, delta, deciding)
     return {

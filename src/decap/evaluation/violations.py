@@ -51,11 +51,11 @@ class Violations:
     mask = counts.unsqueeze(1)
     margins = self.composition.margins(q)
     self._values += self.bins.sum(q.masked_fill(~mask, 0.0))
-    self._above += self.bins.sum((q > self.composition.limit) & mask)
+    self._above += self.bins.sum(self.composition.above(q) & mask)
     self._any_above += self.bins.sum(self.composition.costs(q) * mask)
     self._add_histogram(margins, mask)
     rows = self.composition.probabilities(q)  # [B, K]
-    self.delta.copy_(rows.amax(1))
+    self.delta.copy_(self.composition.decided(rows)[0])
     counted = self.delta * counts
     self._delta += self.bins.sum(counted)
     decides = (rows == self.delta.unsqueeze(1)).float()

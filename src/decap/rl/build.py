@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from torch import Tensor
 
+from decap.constraints.composition import ConstraintRow
 from decap.constraints.groups import resolve_groups
-from decap.rl.config import AgentCfg, CostPpoCfg
+from decap.rl.config import AgentCfg, CostPpoCfg, PpoCfg
 from decap.rl.environment import Environment
 from decap.rl.feasibility import Feasibility
 from decap.rl.lagrangian import Lagrangian
@@ -106,10 +107,10 @@ def action_names(env: Environment) -> tuple[str, ...]:
   )
 
 
-def cost_columns(rows: Sequence[str], costs: str) -> dict[str, list[int]]:
+def cost_columns(rows: Sequence[ConstraintRow], cfg: PpoCfg) -> dict[str, list[int]]:
   """Cost name → columns of the environment's costs whose maximum it is."""
+  by_quantity = isinstance(cfg, CostPpoCfg) and cfg.costs == "terms"
   columns: dict[str, list[int]] = {}
   for index, row in enumerate(rows):
-    name = row.split("/")[0] if costs == "terms" else row
-    columns.setdefault(name, []).append(index)
+    columns.setdefault(row.quantity if by_quantity else row.name, []).append(index)
   return columns

@@ -141,6 +141,9 @@ class PpoCfg:
   """Weight of the mean squared distance, in σ, between what the policy does in a mirrored
   situation and the mirror image of what it does in the situation itself. It comes in as
   the entropy bonus goes: from the start on, it favours hopping on both feet."""
+  p_max_ramp: tuple[float, float] | None = None
+  """Share of p_max that is in force at the start, and share of the run after which all
+  of it is; in between the expected lifetime 1/p falls linearly. None: all of it, always."""
   rate_final: float = 1.0
   """Of a fixed schedule: share of the learning rate that is left at the end of the run;
   it falls linearly from the middle on."""
@@ -152,6 +155,8 @@ class PpoCfg:
     _require_above(self, 0, "max_grad_norm", "rate_final")
     _require_at_least(self, 0, "entropy_coef", "mirror_loss_coef")
     _require_at_least(self, 1, "entropy_iterations")
+    if self.p_max_ramp and not all(0.0 < share <= 1.0 for share in self.p_max_ramp):
+      raise ValueError(f"p_max_ramp must be shares in (0, 1], not {self.p_max_ramp}.")
     for name in ("gamma", "lam"):
       if not 0.0 <= getattr(self, name) <= 1.0:
         raise ValueError(f"{name} must be in [0, 1], not {getattr(self, name)}.")
@@ -178,6 +183,9 @@ class CostPpoCfg(PpoCfg):
   cost_limit: float = 0.01
   """D: the share of steps at which each cost may occur. 1 %: what the paper's baselines
   reach, so a limit that this method can be expected to meet."""
+  costs: Literal["rows", "terms"] = "rows"
+  """What has a cost of its own: each quantity in each body group, or each quantity over
+  the whole body."""
   cost_value_loss_coef: float = 1.0
   """Weight of the cost critic's loss."""
 

@@ -54,10 +54,10 @@ class Feasibility:
     limit = self.composition.limit
     if self.annealed is not None:
       limit = self.annealed.update(q)
-      delta = self.composition.probabilities(q, limit=limit, scale=self.scale).amax(1)
-    # A NaN compares as false; it is beyond every limit.
-    below = (q < limit).all(1).to(delta.dtype)  # [B]
-    parts = torch.stack((delta * (1.0 - below), delta * below))  # [2, B]
+      rows = self.composition.probabilities(q, limit=limit, scale=self.scale)
+      delta, _ = self.composition.decided(rows)
+    beyond = self.composition.beyond(q, limit).any(1).to(delta.dtype)  # [B]
+    parts = torch.stack((delta * beyond, delta * (1.0 - beyond)))  # [2, B]
     self.mean.lerp_(collective.mean(parts.mean(1)), self.gain)
     self.gain.fill_(1.0 - self.cfg.decay)
     # Each part takes what the one before it has left of the budget.

@@ -31,6 +31,7 @@ from decap.rl.display import (
 )
 from decap.rl.environment import Environment
 from decap.rl.interrupts import on_interrupt
+from decap.rl.schedules import ramped
 from decap.rl.status import StatusFile
 from decap.rl.warnings import Warnings
 from decap.rl.watching import Evaluate, Watcher
@@ -53,8 +54,6 @@ class Runner:
     cfg: The agent.
     run_dir: Where checkpoints and events go; None writes nothing.
     info: Plain data to keep in every checkpoint, such as the run's description.
-    costs: One indicator cost per constraint row, or one per quantity.
-    schedule: Called before every iteration with the share of the run that is done.
     on_iteration: Called after every iteration; see OnIteration.
     make_probe: Builds what measures the policy every `cfg.eval_interval` iterations;
       see Watcher.
@@ -67,8 +66,6 @@ class Runner:
     run_dir: Path | None = None,
     *,
     info: dict[str, Any] | None = None,
-    costs: str = "rows",
-    schedule: Callable[[float], None] | None = None,
     on_iteration: OnIteration | None = None,
     use_graphs: bool = True,
     make_probe: Callable[[], Evaluate] | None = None,
@@ -79,11 +76,12 @@ class Runner:
     self.info = info or {}
     self.device = str(env.device)
     self.iteration = 0
-    self._schedule = schedule
     self._on_iteration = on_iteration
     self._stop = False
     self.watcher = Watcher(make_probe, cfg.eval_interval)
-    self.warnings = Warnings(env.constraint_manager.composition)
+    self._composition = env.constraint_manager.composition
+    self._p_max = self._composition.p_max.clone()
+    self.warnings = Warnings(self._composition)
     self._quantities: dict[str, torch.Tensor] = {}
     self._losses: dict[str, torch.Tensor] = {}
     self._marks = torch.zeros(0)
@@ -96,7 +94,7 @@ class Runner:
     self.graphs: capture.Graphs | None = None
     if use_graphs and self._can_capture():
       self.graphs = capture.Graphs(self)
-    columns = cost_columns(env.constraint_manager.composition.row_names, costs)
+    columns = cost_columns(self._composition.rows, cfg.algorithm)
     self._cost_index = [torch.tensor(c, device=self.device) for c in columns.values()]
     # The environment's construction draws numbers too; seed again, so that a run does
     # not depend on how many.
@@ -105,7 +103,7 @@ class Runner:
     self.obs = {name: value.clone() for name, value in obs.items()}
     self.alg = algorithm_for(env, cfg, self.obs, tuple(columns))
     self.alg.train_mode()
-    env.constraint_manager.composition.shared = True
+    self._composition.shared = True
     for net in self.alg.networks.values():
       collective.share((*net.parameters(), *net.buffers()))
 
@@ -178,10 +176,14 @@ class Runner:
     self._ended.add_(torch.stack(((self._age * dones).sum(), dones.float().sum())))
     self._age.masked_fill_(dones, 0.0)
 
+  def set_p_max(self, share: float) -> None:
+    """What is in force when this share of the run is done."""
+    if ramp := self.cfg.algorithm.p_max_ramp:
+      self._composition.p_max.copy_(ramped(self._p_max, ramp, share))
+
   def iterate(self, watch: Stopwatch) -> dict[str, float]:
     """One iteration: rollout, update, log."""
-    if self._schedule:
-      self._schedule(self.iteration / self.cfg.iterations)
+    self.set_p_max(self.iteration / self.cfg.iterations)
     watch.lap()
     if self.graphs is None:
       with torch.no_grad():

@@ -1,4 +1,4 @@
-"""Learning rates over a run, as functions of what is known when they change."""
+"""What changes over a run, as functions of what is known when it changes."""
 
 from __future__ import annotations
 
@@ -26,3 +26,16 @@ def fixed_rate(rate: float, final_share: float, share: float) -> float:
   """
   late = max(0.0, 2.0 * share - 1.0)
   return rate * (1.0 - late * (1.0 - final_share))
+
+
+def ramped(p_max: Tensor, ramp: tuple[float, float], share: float) -> Tensor:
+  """CaT's p_max early in a run: the expected lifetime 1/p falls linearly.
+
+  Args:
+    ramp: Share of p_max at the start, and share of the run after which it is whole.
+    share: How much of the run is done, in [0, 1].
+  """
+  first, whole_at = ramp
+  lifetimes = 1.0 / first, 1.0
+  done = min(1.0, share / whole_at)
+  return p_max / (lifetimes[0] + done * (lifetimes[1] - lifetimes[0]))

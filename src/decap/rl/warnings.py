@@ -63,9 +63,8 @@ class Warnings:
 
   def _quantiles(self, row: str, quantities: Mapping[str, torch.Tensor]) -> list[float]:
     """QUANTILES over environments of a row's largest joint, at the last step."""
-    (columns,) = (r.columns for r in self._composition.rows if r.name == row)
-    q = self._composition.join(quantities)
-    peak = q[:, list(columns)].amax(1).cpu()  # [B]
+    peaks = self._composition.peaks(self._composition.join(quantities))  # [B, K]
+    peak = peaks[:, self._composition.row_names.index(row)].cpu()  # [B]
     peak = peak[peak.isfinite()]
     if not len(peak):
       return [float("nan")] * len(QUANTILES)
