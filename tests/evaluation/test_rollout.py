@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 import torch
 
+from decap.envs.build import make_env
 from decap.errors import UserError
 from decap.evaluation.environment import (
   command_term,
   evaluation_cfg,
   hold_commands,
   last_sample,
-  make_env,
 )
 from decap.evaluation.metrics import measure
 from decap.evaluation.policies import Policy, load_policy

@@ -13,8 +13,8 @@ import pytest
 import torch
 from mjlab.managers import RewardTermCfg
 
+from decap.envs.build import make_env
 from decap.errors import UserError
-from decap.evaluation.environment import make_env
 from decap.methods import METHODS, get_method
 from decap.rl import capture, checkpoint_files, warnings, watching
 from decap.rl.build import cost_columns

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
-import sys
 from collections.abc import Callable
 from copy import copy
 from typing import TYPE_CHECKING, Any
@@ -50,39 +47,6 @@ def evaluation_cfg(
   undisturbed(cfg, None if not protocol.disturbed else protocol.push_interval_s)
   _set_commands(cfg, protocol)
   return cfg
-
-
-def make_env(
-  cfg: Any,
-  device: str,
-  backend: str = "auto",
-  render_mode: str | None = None,
-  verbose: bool = False,
-) -> ConstrainedEnv:
-  """Build the environment, with its config errors as sentences.
-
-  mjlab's tables, and the devices that Warp finds, are on the terminal only where it is
-  `verbose`.
-  """
-  from decap.envs.constrained_env import ConstrainedEnv
-  from decap.sim.backend import hush_warp
-
-  if not verbose:
-    hush_warp()
-  if device == "cpu":
-    # The engine has its own threads; torch's would only fight with them, and a fixed
-    # number keeps results independent of the machine.
-    torch.set_num_threads(1)
-  cfg.backend = backend
-  tables = sys.stdout if verbose else io.StringIO()
-  try:
-    with contextlib.redirect_stdout(tables):
-      return ConstrainedEnv(cfg, device, render_mode)
-  except ValueError as error:
-    raise UserError(f"The environment cannot be built: {error}") from error
-  except KeyError as error:  # mjlab's, of a name that its scene or managers lack.
-    name = str(error.args[0]).split(" Available:")[0].rstrip(".")
-    raise UserError(f"The environment cannot be built: {name}.") from error
 
 
 def make_layout(env: ConstrainedEnv, description: RobotDescription) -> Layout:

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from decap.envs.build import make_env
 from decap.evaluation.bins import Bins
-from decap.evaluation.environment import hold_commands, make_env, watch
+from decap.evaluation.environment import hold_commands, watch
 from decap.evaluation.motion import Motion, finite
 from decap.evaluation.protocol import COMMANDS, fallen_stops
 from decap.evaluation.rollout import run_steps

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from decap.envs.build import make_env
 from decap.evaluation.environment import (
   Skeleton,
   command_term,
   evaluation_cfg,
   hold_commands,
   last_sample,
-  make_env,
   make_layout,
   watch,
 )
