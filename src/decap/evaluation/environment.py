@@ -160,50 +160,6 @@ def hold_commands(env: Any, robots: int) -> Callable[[int], None]:
   return tell
 
 
-class Skeleton:
-  """Points of the robot for playback: body origins and extremities."""
-
-  def __init__(
-    self,
-    env: ConstrainedEnv,
-    layout: Layout,
-    robot: RobotDescription,
-    env_ids: torch.Tensor,
-  ) -> None:
-    self._robot = env.scene[env.cfg.constrained_entity]
-    self._env_ids = env_ids
-    self._bodies = self._robot.indexing.body_ids
-    model, names = env.sim.mj_model, list(self._robot.body_names)
-    ids = self._bodies.tolist()
-    above = [model.body_parentid[i] for i in ids]
-    parents = [ids.index(p) if p in ids else -1 for p in above]
-    joints = layout.joint_names
-    group_of = {joints[j]: group for group, js in layout.groups.items() for j in js}
-    groups = [_body_group(model, i, group_of) for i in ids]
-    ends = robot.extremities.values()
-    owners = [names.index(body) for body, _ in ends]
-    offsets = [offset for _, offset in ends]
-    self._offsets = torch.tensor(offsets, device=env.device).view(-1, 3)
-    self._owner_ids = torch.tensor(owners, dtype=torch.long, device=env.device)
-    self.meta = {
-      "names": [*names, *robot.extremities],
-      "parents": parents + owners,
-      "groups": groups + [groups[owner] for owner in owners],
-    }
-
-  def points(self) -> torch.Tensor:
-    """World positions in the chosen environments. # [N, P, 3]"""
-    from mjlab.utils.lab_api.math import quat_apply
-
-    data = self._robot.data.data
-    position = data.xpos[:, self._bodies].index_select(0, self._env_ids)
-    rotation = data.xquat[:, self._bodies].index_select(0, self._env_ids)
-    owners = self._owner_ids
-    offsets = self._offsets.expand(len(position), -1, 3)
-    ends = position[:, owners] + quat_apply(rotation[:, owners], offsets)
-    return torch.cat((position, ends), dim=1)
-
-
 # Parts of the config.
 
 
@@ -260,10 +216,3 @@ def _body_motion(
     "base_position": data.xpos[:, robot.indexing.root_body_id] - origins,
     "head_position": top - origins,
   }
-
-
-def _body_group(model: Any, body: int, group_of: dict[str, str]) -> str:
-  """Group of the joint that moves a body; empty for the base."""
-  first, count = model.body_jntadr[body], model.body_jntnum[body]
-  names = [model.joint(first + i).name.split("/")[-1] for i in range(count)]
-  return next((group_of[name] for name in names if name in group_of), "")

@@ -16,7 +16,6 @@ import torch
 
 from decap.envs.build import make_env
 from decap.evaluation.environment import (
-  Skeleton,
   command_term,
   evaluation_cfg,
   hold_commands,
@@ -28,8 +27,9 @@ from decap.evaluation.layout import Limits
 from decap.evaluation.metrics import Metrics
 from decap.evaluation.policies import Act, Policy, load_policy
 from decap.evaluation.protocol import SWITCHING_S, SWITCHING_SCHEDULE, Protocol
+from decap.evaluation.recorder import TrajectoryRecorder
 from decap.evaluation.results import Result, file_names
-from decap.evaluation.trajectory import Sample, Trajectory, TrajectoryRecorder
+from decap.evaluation.trajectory import Sample, Trajectory
 from decap.provenance import versions
 from decap.rl.display import Stopwatch
 from decap.tasks import TASKS
@@ -128,13 +128,8 @@ class Rollout:
       protocol.per_command,
     )
     watch(env, robot)
-    self._recording: tuple[TrajectoryRecorder, Skeleton] | None = None
-    if record:  # The first environments of each rollout.
-      every, rollouts = protocol.envs, range(protocol.rollouts)
-      ids = [k * every + i for k in rollouts for i in range(record)]
-      recorder = TrajectoryRecorder(ids, protocol.steps, self.device)
-      skeleton = Skeleton(env, self.layout, robot, recorder.env_ids)
-      self._recording = recorder, skeleton
+    recorded = (env, self.layout, robot, protocol, record)
+    self._recorder = TrajectoryRecorder(*recorded) if record else None
     self._command = command_term(env)
     self._tell = hold_commands(env, protocol.per_command)
     self._schedule = torch.tensor(SWITCHING_SCHEDULE, device=self.device)  # [S, 3]
@@ -158,27 +153,17 @@ class Rollout:
 
   def evaluation(self, seconds: float) -> Evaluation:
     """The result of a finished run."""
-    protocol = self.protocol.to_dict()
     backend = "warp" if type(self.env.sim).__name__.startswith("Warp") else "native"
     result = Result(
       policy=self.policy.info,
-      protocol=protocol,
+      protocol=self.protocol.to_dict(),
       layout=self.layout,
       metrics=self.metrics.result(),
       engine={"backend": backend, "device": self.device.split(":")[0]},
       versions=versions(),
     )
-    trajectory = None
-    if self._recording:
-      recorder, skeleton = self._recording
-      trajectory = Trajectory(
-        self.layout,
-        recorder.arrays(),
-        protocol,
-        tuple(i // self.protocol.envs for i in recorder.env_ids.tolist()),
-        skeleton.meta,
-        self.policy.info,
-      )
+    recorder = self._recorder
+    trajectory = recorder.trajectory(self.policy.info) if recorder else None
     return Evaluation(result, trajectory, seconds)
 
   # Private methods.
@@ -186,11 +171,10 @@ class Rollout:
   def _follow(self) -> None:
     """What depends on the host's step count and cannot be in the graph."""
     self.metrics.follow()
-    if self._recording:
-      recorder, skeleton = self._recording
+    if self._recorder:
       assert self._sample is not None
-      more = {"age": self.metrics.age, "delta": self.metrics.violations.delta}
-      recorder.add(self._sample, **more, points=skeleton.points())
+      metrics = self.metrics
+      self._recorder.add(self._sample, age=metrics.age, delta=metrics.violations.delta)
 
   def _set_command(self, t: int) -> None:
     self._tell(t)
