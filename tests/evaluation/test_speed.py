@@ -21,7 +21,7 @@ class Bare(Rollout):
   def take(self, sample):
     pass
 
-  def _follow(self):
+  def follow(self, sample):
     pass
 
 

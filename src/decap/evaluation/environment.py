@@ -14,6 +14,7 @@ from decap.evaluation.layout import Layout, Limits
 from decap.evaluation.protocol import (
   COMMANDS,
   STOPPING_S,
+  SWITCHING_S,
   SWITCHING_SCHEDULE,
   Protocol,
 )
@@ -134,6 +135,20 @@ def command_term(env: Any) -> Any:
     if term.command.shape[-1] == 3:
       return term
   raise UserError(f"The task has no planar velocity command, only {names}.")
+
+
+def tell_commands(env: Any, protocol: Protocol) -> Callable[[int], None]:
+  """Tell what the environment's config cannot; call it before each step with its number."""
+  if protocol.commands != "switching":
+    return hold_commands(env, protocol.per_command)
+  term = command_term(env)
+  schedule = torch.tensor(SWITCHING_SCHEDULE, device=env.device)  # [S, 3]
+
+  def switch(t: int) -> None:
+    turn = int(t * env.step_dt / SWITCHING_S + 1e-9)
+    term.vel_command_b.copy_(schedule[turn % len(schedule)])
+
+  return switch
 
 
 def hold_commands(env: Any, robots: int) -> Callable[[int], None]:

@@ -16,17 +16,16 @@ import torch
 
 from decap.envs.build import make_env
 from decap.evaluation.environment import (
-  command_term,
   evaluation_cfg,
-  hold_commands,
   last_sample,
   make_layout,
+  tell_commands,
   watch,
 )
 from decap.evaluation.layout import Limits
 from decap.evaluation.metrics import Metrics
 from decap.evaluation.policies import Act, Policy, load_policy
-from decap.evaluation.protocol import SWITCHING_S, SWITCHING_SCHEDULE, Protocol
+from decap.evaluation.protocol import Protocol
 from decap.evaluation.recorder import TrajectoryRecorder
 from decap.evaluation.results import Result, file_names
 from decap.evaluation.trajectory import Sample, Trajectory
@@ -130,10 +129,7 @@ class Rollout:
     watch(env, robot)
     recorded = (env, self.layout, robot, protocol, record)
     self._recorder = TrajectoryRecorder(*recorded) if record else None
-    self._command = command_term(env)
-    self._tell = hold_commands(env, protocol.per_command)
-    self._schedule = torch.tensor(SWITCHING_SCHEDULE, device=self.device)  # [S, 3]
-    self._sample: Sample | None = None
+    self._tell = tell_commands(env, protocol)
 
   def run(self, on_step: Callable[[int], None] | None = None) -> float:
     """Run all steps; returns the seconds that they took."""
@@ -143,13 +139,19 @@ class Rollout:
       zero = torch.zeros(self.protocol.num_envs, size, device=self.device)
       act = lambda obs: zero  # noqa: E731
     steps, seed = self.protocol.steps, self.protocol.seed
-    tell, follow = self._set_command, self._follow
+    tell, follow = self._tell, self.follow
     return run_steps(self.env, act, steps, seed, self.take, tell, follow, on_step)
 
   def take(self, sample: Sample) -> None:
     """Measure a step, on fixed buffers."""
-    self._sample = sample
     self.metrics.accumulate(sample)
+
+  def follow(self, sample: Sample) -> None:
+    """What depends on the host's step count and cannot be in the graph."""
+    self.metrics.follow()
+    if self._recorder:
+      metrics = self.metrics
+      self._recorder.add(sample, age=metrics.age, delta=metrics.violations.delta)
 
   def evaluation(self, seconds: float) -> Evaluation:
     """The result of a finished run."""
@@ -166,23 +168,6 @@ class Rollout:
     trajectory = recorder.trajectory(self.policy.info) if recorder else None
     return Evaluation(result, trajectory, seconds)
 
-  # Private methods.
-
-  def _follow(self) -> None:
-    """What depends on the host's step count and cannot be in the graph."""
-    self.metrics.follow()
-    if self._recorder:
-      assert self._sample is not None
-      metrics = self.metrics
-      self._recorder.add(self._sample, age=metrics.age, delta=metrics.violations.delta)
-
-  def _set_command(self, t: int) -> None:
-    self._tell(t)
-    if self.protocol.commands == "switching":
-      turn = int(t * self.layout.control_dt / SWITCHING_S + 1e-9)
-      row = self._schedule[turn % len(self._schedule)]
-      self._command.vel_command_b.copy_(row.expand_as(self._command.vel_command_b))
-
 
 def run_steps(
   env: Any,
@@ -191,7 +176,7 @@ def run_steps(
   seed: int,
   take: Callable[[Sample], None],
   before: Callable[[int], None],
-  after: Callable[[], None] = lambda: None,
+  after: Callable[[Sample], None] = lambda sample: None,
   on_step: Callable[[int], None] | None = None,
 ) -> float:
   """Let a policy walk in a watched environment; returns the seconds that it took.
@@ -199,14 +184,16 @@ def run_steps(
   Args:
     take: Called with every step; like `act`, on fixed buffers only: a GPU records it.
     before: Called with the number of each step before it, outside of the recording.
-    after: Called after each step, outside of the recording.
+    after: Called with every step after it, outside of the recording.
     on_step: Called with the number of finished steps, now and then.
   """
   obs: dict[str, torch.Tensor] = {}
+  last: list[Sample] = []  # Replays of a recording write into the one that it made.
 
   def step() -> None:
     new, _, fell, timed_out, _ = env.step(act(obs))
-    take(last_sample(env, fell, timed_out))
+    last[:] = [last_sample(env, fell, timed_out)]
+    take(*last)
     for name, value in new.items():
       obs[name].copy_(value)
 
@@ -222,7 +209,7 @@ def run_steps(
         now = Captured(step, stream)
       before(t)
       now()
-      after()
+      after(*last)
       if (t + 1) % SYNC_STEPS == 0 or t + 1 == count:
         seconds += watch.lap()
         if on_step:
