@@ -20,9 +20,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from decap.envs.build import make_env
 from decap.envs.mdp.kinematics import root_velocity_yaw, up_b
 from decap.evaluation import profile
-from decap.evaluation.environment import command_term, evaluation_cfg, make_env
+from decap.evaluation.environment import command_term, evaluation_cfg
 from decap.evaluation.policies import Policy
 from decap.evaluation.protocol import Protocol
 from decap.evaluation.rollout import Evaluation, Rollout

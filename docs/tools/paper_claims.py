@@ -8,7 +8,7 @@ from statistics import fmean
 from paper_figures import ENOUGH
 from paper_rows import SECTIONS, read_methods, row_of
 
-from decap.evaluation.columns import Column
+from decap.evaluation.columns import read
 from decap.evaluation.tables import MethodResults
 
 VARIANTS = ("decap-calm-torso", "stricter", "looser", "fading")
@@ -29,7 +29,7 @@ def claims(root: Path) -> str:
 
 
 def _mean(method: MethodResults, *path: str) -> float:
-  values = [Column("", path).read(result.metrics)[0] for result in method.results]
+  values = [read(result.metrics, path)[0] for result in method.results]
   return fmean(float("nan") if value is None else value for value in values)
 
 

@@ -1,4 +1,4 @@
-"""From a trained policy to a bundle: the network as ONNX, its description as JSON.
+"""From a trained policy to a bundle: the network as ONNX and back, its description.
 
 The ONNX graph is built by hand: a normaliser and an MLP are Sub, Div, Gemm and an
 activation, so neither a tracer nor mjlab is needed, and a checkpoint alone is enough.
@@ -9,12 +9,13 @@ puts the weights into a second file.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from torch.nn import functional
 
 from decap.deploy import unitree_format
 from decap.deploy.bundle import write_bundle
@@ -193,6 +194,62 @@ def _clock_gate(
   keeps[0, columns["clock"]] = 0.0
   (clock,) = (term for term in observations if term["name"] == "clock")
   return columns["command"], keeps, torch.tensor([clock["command_threshold"]])
+
+
+# ONNX runtimes for GPUs are heavy and copy through the host; a policy is a few
+# well-known operators on an observation, which torch has, too.
+
+_FUNCTIONS: dict[str, Callable[..., torch.Tensor]] = {
+  "Sub": torch.sub,
+  "Add": torch.add,
+  "Div": torch.div,
+  "Mul": torch.mul,
+  "Greater": torch.gt,
+  **{operator: getattr(functional, name) for name, operator in ACTIVATIONS.items()},
+}
+"""Operators of ONNX without attributes, as torch has them."""
+
+
+def torch_from_onnx(
+  onnx: bytes, device: str = "cpu"
+) -> Callable[[torch.Tensor], torch.Tensor]:
+  """The network of an ONNX file, node by node: observations [N, D] → actions [N, J]."""
+  from onnx import helper, load_model_from_string, numpy_helper
+
+  graph = load_model_from_string(onnx).graph
+  constants = {
+    c.name: torch.from_numpy(np.array(numpy_helper.to_array(c))).to(device)
+    for c in graph.initializer
+  }
+  nodes = []
+  for node in graph.node:
+    attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+    function = _function(node.op_type, attributes)
+    nodes.append((function, list(node.input), node.output[0]))
+
+  def network(obs: torch.Tensor) -> torch.Tensor:
+    values = {**constants, graph.input[0].name: obs}
+    for function, inputs, output in nodes:
+      values[output] = function(*(values[name] for name in inputs))
+    return values[graph.output[0].name]
+
+  return network
+
+
+def _function(operator: str, attributes: dict[str, Any]) -> Callable[..., torch.Tensor]:
+  if operator in _FUNCTIONS and not attributes:
+    return _FUNCTIONS[operator]
+  if operator == "Gemm" and set(attributes) <= {"transB"}:
+    turned = attributes.get("transB", 0)
+    return lambda x, weight, bias: x @ (weight.T if turned else weight) + bias
+  if operator == "Gather" and attributes.get("axis") == 1:
+    return lambda x, columns: x.index_select(1, columns)
+  if operator == "ReduceL2" and attributes.get("axes") == [1]:
+    return lambda x: x.norm(dim=1, keepdim=True)
+  if operator == "Cast":
+    return lambda x: x.float()
+  known = ", ".join((*_FUNCTIONS, "Gemm", "Gather", "ReduceL2", "Cast"))
+  raise UserError(f"The ONNX policy has the operator {operator} (known: {known}).")
 
 
 def describe(env: Any, spec: RunSpec, agent: AgentCfg) -> dict[str, Any]:

@@ -9,8 +9,9 @@ from decap.cli import main
 from decap.cli.evaluate import EvaluateArgs, print_result
 from decap.cli.profile import _check_worth, _warn
 from decap.deploy.bundle import write_bundle
+from decap.envs.build import make_env
 from decap.errors import UserError
-from decap.evaluation.environment import evaluation_cfg, make_env
+from decap.evaluation.environment import evaluation_cfg
 from decap.evaluation.protocol import Protocol
 from decap.evaluation.results import load_result
 from decap.evaluation.rollout import describe_env

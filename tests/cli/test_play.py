@@ -7,8 +7,9 @@ import torch
 from decap.cli import main, play
 from decap.deploy import video
 from decap.deploy.sim2sim import Walk
+from decap.envs.build import make_env
 from decap.errors import UserError
-from decap.evaluation.environment import command_term, make_env
+from decap.evaluation.environment import command_term
 from decap.rl import checkpoint_files
 from decap.tasks import env_cfg
 

@@ -5,8 +5,7 @@ import onnxruntime
 import pytest
 import torch
 
-from decap.evaluation.policies import torch_from_onnx
-from decap.export import actor_to_onnx
+from decap.export import actor_to_onnx, torch_from_onnx
 
 from .test_policies import SIZES, weights
 

@@ -9,9 +9,9 @@ from rich.console import Console
 from decap import tasks
 from decap.constraints.quantities import energy
 from decap.envs import mdp
+from decap.envs.build import make_env
 from decap.envs.constraint_manager import ConstraintTermCfg
 from decap.evaluation import plots, profile
-from decap.evaluation.environment import make_env
 from decap.evaluation.metrics import metrics_of_trajectory
 from decap.evaluation.protocol import Protocol
 from decap.evaluation.report import make_report

@@ -13,9 +13,8 @@ from decap.errors import UserError
 from decap.evaluation.policies import (
   describe_differences,
   load_policy,
-  torch_from_onnx,
 )
-from decap.export import actor_to_onnx
+from decap.export import actor_to_onnx, torch_from_onnx
 from decap.rl import checkpoint, checkpoint_files
 from decap.rl.modules import policy_from_state
 

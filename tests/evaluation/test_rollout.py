@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 import torch
 
+from decap.envs.build import make_env
 from decap.errors import UserError
 from decap.evaluation.environment import (
   command_term,
   evaluation_cfg,
   hold_commands,
   last_sample,
-  make_env,
+  tell_commands,
 )
 from decap.evaluation.metrics import measure
 from decap.evaluation.policies import Policy, load_policy
@@ -137,12 +138,11 @@ def test_base_velocity_is_in_the_yaw_frame(rollout):
 
 
 def test_switching_follows_the_schedule(rollout):
-  rollout.protocol = dataclasses.replace(SMALL, commands="switching")
+  tell = tell_commands(rollout.env, dataclasses.replace(SMALL, commands="switching"))
   for step, row in ((0, 0), (249, 0), (250, 1), (999, 3), (1000, 0)):
-    rollout._set_command(step)
+    tell(step)
     command = command_term(rollout.env).command
     assert command.tolist() == torch.tensor([SWITCHING_SCHEDULE[row]] * 8).tolist()
-  rollout.protocol = SMALL
 
 
 def test_policies_of_other_robots_and_observations_are_refused(rollout):

@@ -5,7 +5,8 @@ import time
 import pytest
 import torch
 
-from decap.evaluation.environment import evaluation_cfg, make_env
+from decap.envs.build import make_env
+from decap.evaluation.environment import evaluation_cfg
 from decap.evaluation.metrics import Metrics
 from decap.evaluation.policies import Policy, load_policy
 from decap.evaluation.protocol import Protocol
@@ -20,7 +21,7 @@ class Bare(Rollout):
   def take(self, sample):
     pass
 
-  def _follow(self):
+  def follow(self, sample):
     pass
 
 

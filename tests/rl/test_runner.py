@@ -14,8 +14,8 @@ import torch
 from mjlab.managers import RewardTermCfg
 
 from decap.constraints.composition import ConstraintRow
+from decap.envs.build import make_env
 from decap.errors import UserError
-from decap.evaluation.environment import make_env
 from decap.methods import METHODS
 from decap.rl import capture, checkpoint_files, warnings, watching
 from decap.rl.build import cost_columns

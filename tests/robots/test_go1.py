@@ -7,7 +7,7 @@ import torch
 from mjlab.asset_zoo.robots.unitree_go1.go1_constants import get_go1_robot_cfg
 from mjlab.entity import Entity
 
-from decap.evaluation.environment import make_env
+from decap.envs.build import make_env
 from decap.evaluation.protocol import Protocol
 from decap.evaluation.rollout import evaluate
 from decap.methods import METHODS

@@ -193,7 +193,7 @@ def spec_of(source: str, seed: int = 0) -> RunSpec:
 def make_play(args: PlayArgs, source: str) -> tuple[Any, Act]:
   """The play variant of a policy's environment, to be filmed or watched; the policy."""
   from decap.deploy.looks import add_sky
-  from decap.evaluation.environment import make_env
+  from decap.envs.build import make_env
   from decap.evaluation.policies import load_policy
   from decap.evaluation.rollout import describe_env
 

@@ -278,7 +278,7 @@ def _make_runner(
   """Environment and runner of a method, with their config errors as sentences."""
   from mjlab.utils.torch import configure_torch_backends
 
-  from decap.evaluation.environment import make_env
+  from decap.envs.build import make_env
   from decap.evaluation.probe import Probe
   from decap.export import describe
   from decap.rl.runner import Runner

@@ -9,9 +9,6 @@ from typing import Any
 
 import torch
 
-Pick = Callable[[torch.Tensor], Any]
-"""From a number per bin [K] to what a file says: a summary, or one of the numbers."""
-
 
 @dataclass(frozen=True)
 class Bins:
@@ -56,6 +53,13 @@ def summary(values: torch.Tensor | Sequence[float]) -> dict[str, Any]:
     "std": number(float(std)),
     "rollouts": [number(v) for v in values.tolist()],
   }
+
+
+def each(numbers: Any, say: Callable[[torch.Tensor], Any]) -> Any:
+  """What files say of every number per bin [K], wherever it stands in a nested dict."""
+  if isinstance(numbers, dict):
+    return {name: each(inner, say) for name, inner in numbers.items()}
+  return say(numbers)
 
 
 def number(value: float) -> float | None:

@@ -35,19 +35,20 @@ class Column:
   better: Better = "lower"
   unit: str = ""
 
-  def read(self, metrics: Any) -> tuple[float | None, float | None]:
-    """Mean and deviation; None where a file, an older one for example, has neither."""
-    for key in self.path:
-      metrics = metrics.get(key) if isinstance(metrics, dict) else None
-    if isinstance(metrics, dict):
-      return metrics.get("mean"), metrics.get("std")
-    return metrics, None
-
 
 Columns = tuple[Column, ...]
 Sections = dict[str, Columns]
 Contents = tuple[str, str, Sections]
 """Title of a table, what its sections are, and columns by section."""
+
+
+def read(metrics: Any, path: Path) -> tuple[float | None, float | None]:
+  """Mean and deviation; None where a file, an older one for example, has neither."""
+  for key in path:
+    metrics = metrics.get(key) if isinstance(metrics, dict) else None
+  if isinstance(metrics, dict):
+    return metrics.get("mean"), metrics.get("std")
+  return metrics, None
 
 
 def share(

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
-import sys
 from collections.abc import Callable
 from copy import copy
 from typing import TYPE_CHECKING, Any
@@ -17,6 +14,7 @@ from decap.evaluation.layout import Layout, Limits
 from decap.evaluation.protocol import (
   COMMANDS,
   STOPPING_S,
+  SWITCHING_S,
   SWITCHING_SCHEDULE,
   Protocol,
 )
@@ -50,39 +48,6 @@ def evaluation_cfg(
   undisturbed(cfg, None if not protocol.disturbed else protocol.push_interval_s)
   _set_commands(cfg, protocol)
   return cfg
-
-
-def make_env(
-  cfg: Any,
-  device: str,
-  backend: str = "auto",
-  render_mode: str | None = None,
-  verbose: bool = False,
-) -> ConstrainedEnv:
-  """Build the environment, with its config errors as sentences.
-
-  mjlab's tables, and the devices that Warp finds, are on the terminal only where it is
-  `verbose`.
-  """
-  from decap.envs.constrained_env import ConstrainedEnv
-  from decap.sim.backend import hush_warp
-
-  if not verbose:
-    hush_warp()
-  if device == "cpu":
-    # The engine has its own threads; torch's would only fight with them, and a fixed
-    # number keeps results independent of the machine.
-    torch.set_num_threads(1)
-  cfg.backend = backend
-  tables = sys.stdout if verbose else io.StringIO()
-  try:
-    with contextlib.redirect_stdout(tables):
-      return ConstrainedEnv(cfg, device, render_mode)
-  except ValueError as error:
-    raise UserError(f"The environment cannot be built: {error}") from error
-  except KeyError as error:  # mjlab's, of a name that its scene or managers lack.
-    name = str(error.args[0]).split(" Available:")[0].rstrip(".")
-    raise UserError(f"The environment cannot be built: {name}.") from error
 
 
 def make_layout(env: ConstrainedEnv, description: RobotDescription) -> Layout:
@@ -172,6 +137,20 @@ def command_term(env: Any) -> Any:
   raise UserError(f"The task has no planar velocity command, only {names}.")
 
 
+def tell_commands(env: Any, protocol: Protocol) -> Callable[[int], None]:
+  """Tell what the environment's config cannot; call it before each step with its number."""
+  if protocol.commands != "switching":
+    return hold_commands(env, protocol.per_command)
+  term = command_term(env)
+  schedule = torch.tensor(SWITCHING_SCHEDULE, device=env.device)  # [S, 3]
+
+  def switch(t: int) -> None:
+    turn = int(t * env.step_dt / SWITCHING_S + 1e-9)
+    term.vel_command_b.copy_(schedule[turn % len(schedule)])
+
+  return switch
+
+
 def hold_commands(env: Any, robots: int) -> Callable[[int], None]:
   """Tell the last environments `COMMANDS`, `robots` of them each.
 
@@ -194,50 +173,6 @@ def hold_commands(env: Any, robots: int) -> Callable[[int], None]:
       held[-robots:] = 0.0 if turn % 2 else commands[-1]
 
   return tell
-
-
-class Skeleton:
-  """Points of the robot for playback: body origins and extremities."""
-
-  def __init__(
-    self,
-    env: ConstrainedEnv,
-    layout: Layout,
-    robot: RobotDescription,
-    env_ids: torch.Tensor,
-  ) -> None:
-    self._robot = env.scene[env.cfg.constrained_entity]
-    self._env_ids = env_ids
-    self._bodies = self._robot.indexing.body_ids
-    model, names = env.sim.mj_model, list(self._robot.body_names)
-    ids = self._bodies.tolist()
-    above = [model.body_parentid[i] for i in ids]
-    parents = [ids.index(p) if p in ids else -1 for p in above]
-    joints = layout.joint_names
-    group_of = {joints[j]: group for group, js in layout.groups.items() for j in js}
-    groups = [_body_group(model, i, group_of) for i in ids]
-    ends = robot.extremities.values()
-    owners = [names.index(body) for body, _ in ends]
-    offsets = [offset for _, offset in ends]
-    self._offsets = torch.tensor(offsets, device=env.device).view(-1, 3)
-    self._owner_ids = torch.tensor(owners, dtype=torch.long, device=env.device)
-    self.meta = {
-      "names": [*names, *robot.extremities],
-      "parents": parents + owners,
-      "groups": groups + [groups[owner] for owner in owners],
-    }
-
-  def points(self) -> torch.Tensor:
-    """World positions in the chosen environments. # [N, P, 3]"""
-    from mjlab.utils.lab_api.math import quat_apply
-
-    data = self._robot.data.data
-    position = data.xpos[:, self._bodies].index_select(0, self._env_ids)
-    rotation = data.xquat[:, self._bodies].index_select(0, self._env_ids)
-    owners = self._owner_ids
-    offsets = self._offsets.expand(len(position), -1, 3)
-    ends = position[:, owners] + quat_apply(rotation[:, owners], offsets)
-    return torch.cat((position, ends), dim=1)
 
 
 # Parts of the config.
@@ -296,10 +231,3 @@ def _body_motion(
     "base_position": data.xpos[:, robot.indexing.root_body_id] - origins,
     "head_position": top - origins,
   }
-
-
-def _body_group(model: Any, body: int, group_of: dict[str, str]) -> str:
-  """Group of the joint that moves a body; empty for the base."""
-  first, count = model.body_jntadr[body], model.body_jntnum[body]
-  names = [model.joint(first + i).name.split("/")[-1] for i in range(count)]
-  return next((group_of[name] for name in names if name in group_of), "")

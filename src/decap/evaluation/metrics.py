@@ -22,7 +22,7 @@ from decap.constraints import (
   joint_velocity,
 )
 from decap.errors import UserError
-from decap.evaluation.bins import Bins, Pick, number, summary
+from decap.evaluation.bins import Bins, each, number, summary
 from decap.evaluation.layout import QUANTITIES, Layout
 from decap.evaluation.motion import Motion
 from decap.evaluation.motion import finite as finite_motion
@@ -170,33 +170,28 @@ class Metrics:
     motion = self._motion.result()
     frequency, power, windows = self._spectrum.result()
 
-    def numbers(pick: Pick) -> dict[str, Any]:
-      return {
-        "smoothness": self._smoothness(values, pick),
-        **self.violations.result(counted, pick),
-        "tracking": self._tracking_result(self._tracking, motion, pick),
-        **self._walking(motion, pick),
-      }
-
-    def own(value: torch.Tensor) -> dict[str, Any]:
-      return summary(value[:rollouts])
-
     still = dict.fromkeys(FOLLOWED, torch.zeros(self.bins.count))
+    numbers = {
+      "smoothness": self._smoothness(values),
+      **self.violations.result(counted),
+      "tracking": self._tracking_result(self._tracking, motion),
+      **self._walking(motion),
+    }
+    standing = {"standing_still": self._tracking_result(self._standing, still)}
     share = counted[:rollouts].sum() / steps[:rollouts].sum()
     return {
-      **numbers(own),
-      "standing_still": self._tracking_result(self._standing, still, own),
+      **each(numbers | standing, lambda value: summary(value[:rollouts])),
       "commands": {
         name: {
           "command": list(command),
           "velocity": [number(v) for v in motion["velocity"][k].tolist()],
-          **numbers(lambda value, k=k: number(float(value[k]))),
+          **each(numbers, lambda value, k=k: number(float(value[k]))),
         }
         for k, (name, command) in enumerate(COMMANDS.items(), rollouts)
         if k < self.bins.count
       },
       "response": self._motion.response(),
-      "delta": self.violations.delta_result(counted, own),
+      "delta": self.violations.delta_result(counted),
       "jitter": self._jitter(frequency, power),
       "joints": self._joints(values[:rollouts], counted, frequency, power),
       "histograms": self.violations.histograms(),
@@ -219,38 +214,42 @@ class Metrics:
     columns = torch.stack((x, y, squared.sqrt(), yaw, both, reward), dim=1)
     return columns.masked_fill(~finite.unsqueeze(1), 0.0)
 
-  def _smoothness(self, values: torch.Tensor, pick: Pick) -> dict[str, Any]:
+  # Each of these returns numbers by bin, in nested dicts. # [K] each
+
+  def _smoothness(self, values: torch.Tensor) -> dict[str, Any]:
     return {
       group: {
-        name: pick(values[:, self._names.index(name), list(indices)].mean(1))
+        name: values[:, self._names.index(name), list(indices)].mean(1)
         for name in self.layout.smoothness
       }
       for group, indices in self.layout.groups.items()
     }
 
   def _tracking_result(
-    self, errors: torch.Tensor, motion: dict[str, torch.Tensor], pick: Pick
-  ) -> dict[str, Any]:
-    means = (errors / self._steps[:, 1:2]).cpu()  # [K, 6]
-    named = {name: pick(means[:, i]) for i, name in enumerate(TRACKING)}
-    return {**named, **{name: pick(motion[name]) for name in FOLLOWED}}
+    self, errors: torch.Tensor, motion: dict[str, torch.Tensor]
+  ) -> dict[str, torch.Tensor]:
+    means = (errors / self._steps[:, 1:2]).cpu().unbind(1)
+    named = dict(zip(TRACKING, means, strict=True))
+    return {**named, **{name: motion[name] for name in FOLLOWED}}
 
-  def _walking(self, motion: dict[str, torch.Tensor], pick: Pick) -> dict[str, Any]:
+  def _walking(self, motion: dict[str, torch.Tensor]) -> dict[str, Any]:
     """Falls, gait, and root mean squares of angular velocity by axis and of the norm."""
     rms = motion["angular_velocity"]  # [K, S, 3]
     return {
-      "falls_per_minute": pick(motion["falls_per_minute"]),
-      "gait": {name: pick(motion[name]) for name in GAIT},
+      "falls_per_minute": motion["falls_per_minute"],
+      "gait": {name: motion[name] for name in GAIT},
       "angular_velocity": {
         name: {
-          **{axis: pick(rms[:, s, i]) for i, axis in enumerate("xyz")},
-          "norm": pick(rms[:, s].norm(dim=1)),
+          **{axis: rms[:, s, i] for i, axis in enumerate("xyz")},
+          "norm": rms[:, s].norm(dim=1),
         }
         for s, name in enumerate(self.layout.segments)
       },
-      "head_jerk": pick(motion["head_jerk"]),
-      "drift": pick(motion["drift"]),
+      "head_jerk": motion["head_jerk"],
+      "drift": motion["drift"],
     }
+
+  # What random commands alone tell.
 
   def _jitter(self, frequency: torch.Tensor, power: torch.Tensor) -> dict[str, Any]:
     return {

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from decap.errors import UserError
+from decap.export import torch_from_onnx
 
 STAND = "stand"
 """Name of the policy that always returns the action zero: the default pose."""
@@ -177,62 +177,3 @@ def _observation_differences(
       if (a is None) != (b is None) or (a is not None and not np.allclose(a, b)):
         differences.append(f"{key} of observation {mine['name']} is {a}, not {b}")
   return differences
-
-
-# Bundles. ONNX runtimes for GPUs are heavy and copy through the host; a policy is a few
-# well-known operators on an observation, which torch has, too.
-
-_FUNCTIONS: dict[str, Callable[..., Tensor]] = {
-  "Sub": torch.sub,
-  "Add": torch.add,
-  "Div": torch.div,
-  "Mul": torch.mul,
-  "Greater": torch.gt,
-  "Elu": nn.functional.elu,
-  "Relu": torch.relu,
-  "Selu": torch.selu,
-  "Sigmoid": torch.sigmoid,
-  "Softplus": nn.functional.softplus,
-  "Tanh": torch.tanh,
-}
-"""Operators of ONNX without attributes, as torch has them."""
-
-
-def torch_from_onnx(onnx: bytes, device: str = "cpu") -> Callable[[Tensor], Tensor]:
-  """The network of an ONNX file, node by node: observations [N, D] → actions [N, J]."""
-  from onnx import helper, load_model_from_string, numpy_helper
-
-  graph = load_model_from_string(onnx).graph
-  constants = {
-    c.name: torch.from_numpy(np.array(numpy_helper.to_array(c))).to(device)
-    for c in graph.initializer
-  }
-  nodes = []
-  for node in graph.node:
-    attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
-    function = _function(node.op_type, attributes)
-    nodes.append((function, list(node.input), node.output[0]))
-
-  def network(obs: Tensor) -> Tensor:
-    values = {**constants, graph.input[0].name: obs}
-    for function, inputs, output in nodes:
-      values[output] = function(*(values[name] for name in inputs))
-    return values[graph.output[0].name]
-
-  return network
-
-
-def _function(operator: str, attributes: dict[str, Any]) -> Callable[..., Tensor]:
-  if operator in _FUNCTIONS and not attributes:
-    return _FUNCTIONS[operator]
-  if operator == "Gemm" and set(attributes) <= {"transB"}:
-    turned = attributes.get("transB", 0)
-    return lambda x, weight, bias: x @ (weight.T if turned else weight) + bias
-  if operator == "Gather" and attributes.get("axis") == 1:
-    return lambda x, columns: x.index_select(1, columns)
-  if operator == "ReduceL2" and attributes.get("axes") == [1]:
-    return lambda x: x.norm(dim=1, keepdim=True)
-  if operator == "Cast":
-    return lambda x: x.float()
-  known = ", ".join((*_FUNCTIONS, "Gemm", "Gather", "ReduceL2", "Cast"))
-  raise UserError(f"The ONNX policy has the operator {operator} (known: {known}).")

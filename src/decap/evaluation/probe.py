@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from decap.envs.build import make_env
 from decap.evaluation.bins import Bins
-from decap.evaluation.environment import hold_commands, make_env, watch
+from decap.evaluation.environment import hold_commands, watch
 from decap.evaluation.motion import Motion, finite
-from decap.evaluation.protocol import COMMANDS, fallen_stops
+from decap.evaluation.protocol import COMMANDS, WARMUP, fallen_stops
 from decap.evaluation.rollout import run_steps
 from decap.evaluation.trajectory import Sample
 from decap.evaluation.verdict import MAX_CORRELATION, MAX_FLIGHT
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
   from decap.evaluation.policies import Act
   from decap.robots.description import RobotDescription
 
-WARMUP = 50
 SEED = 0
 """The same robots every time: scores differ by the policy alone."""
 

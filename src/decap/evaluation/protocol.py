@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Annotated, Any, Literal
 
 from decap.errors import UserError
@@ -204,11 +204,10 @@ class ProtocolArgs(Simulating):
   def protocol(self, task: str) -> Protocol:
     """The protocol that these options describe."""
     base = QUICK if self.quick else Protocol()
-    sizes = {
-      name: getattr(base if getattr(self, name) is None else self, name)
-      for name in ("rollouts", "envs", "steps", "per_command")
-    }
-    return Protocol(
+    names = ("rollouts", "envs", "steps", "per_command")
+    sizes = {n: size for n in names if (size := getattr(self, n)) is not None}
+    return replace(
+      base,
       task=task,
       **sizes,
       commands="fixed" if self.command is not None else self.commands,

@@ -14,22 +14,21 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from decap.envs.build import make_env
 from decap.evaluation.environment import (
-  Skeleton,
-  command_term,
   evaluation_cfg,
-  hold_commands,
   last_sample,
-  make_env,
   make_layout,
+  tell_commands,
   watch,
 )
 from decap.evaluation.layout import Limits
 from decap.evaluation.metrics import Metrics
 from decap.evaluation.policies import Act, Policy, load_policy
-from decap.evaluation.protocol import SWITCHING_S, SWITCHING_SCHEDULE, Protocol
+from decap.evaluation.protocol import Protocol
+from decap.evaluation.recorder import TrajectoryRecorder
 from decap.evaluation.results import Result, file_names
-from decap.evaluation.trajectory import Sample, Trajectory, TrajectoryRecorder
+from decap.evaluation.trajectory import Sample, Trajectory
 from decap.provenance import versions
 from decap.rl.display import Stopwatch
 from decap.tasks import TASKS
@@ -128,17 +127,9 @@ class Rollout:
       protocol.per_command,
     )
     watch(env, robot)
-    self._recording: tuple[TrajectoryRecorder, Skeleton] | None = None
-    if record:  # The first environments of each rollout.
-      every, rollouts = protocol.envs, range(protocol.rollouts)
-      ids = [k * every + i for k in rollouts for i in range(record)]
-      recorder = TrajectoryRecorder(ids, protocol.steps, self.device)
-      skeleton = Skeleton(env, self.layout, robot, recorder.env_ids)
-      self._recording = recorder, skeleton
-    self._command = command_term(env)
-    self._tell = hold_commands(env, protocol.per_command)
-    self._schedule = torch.tensor(SWITCHING_SCHEDULE, device=self.device)  # [S, 3]
-    self._sample: Sample | None = None
+    recorded = (env, self.layout, robot, protocol, record)
+    self._recorder = TrajectoryRecorder(*recorded) if record else None
+    self._tell = tell_commands(env, protocol)
 
   def run(self, on_step: Callable[[int], None] | None = None) -> float:
     """Run all steps; returns the seconds that they took."""
@@ -148,56 +139,34 @@ class Rollout:
       zero = torch.zeros(self.protocol.num_envs, size, device=self.device)
       act = lambda obs: zero  # noqa: E731
     steps, seed = self.protocol.steps, self.protocol.seed
-    tell, follow = self._set_command, self._follow
+    tell, follow = self._tell, self.follow
     return run_steps(self.env, act, steps, seed, self.take, tell, follow, on_step)
 
   def take(self, sample: Sample) -> None:
     """Measure a step, on fixed buffers."""
-    self._sample = sample
     self.metrics.accumulate(sample)
+
+  def follow(self, sample: Sample) -> None:
+    """What depends on the host's step count and cannot be in the graph."""
+    self.metrics.follow()
+    if self._recorder:
+      metrics = self.metrics
+      self._recorder.add(sample, age=metrics.age, delta=metrics.violations.delta)
 
   def evaluation(self, seconds: float) -> Evaluation:
     """The result of a finished run."""
-    protocol = self.protocol.to_dict()
     backend = "warp" if type(self.env.sim).__name__.startswith("Warp") else "native"
     result = Result(
       policy=self.policy.info,
-      protocol=protocol,
+      protocol=self.protocol.to_dict(),
       layout=self.layout,
       metrics=self.metrics.result(),
       engine={"backend": backend, "device": self.device.split(":")[0]},
       versions=versions(),
     )
-    trajectory = None
-    if self._recording:
-      recorder, skeleton = self._recording
-      trajectory = Trajectory(
-        self.layout,
-        recorder.arrays(),
-        protocol,
-        tuple(i // self.protocol.envs for i in recorder.env_ids.tolist()),
-        skeleton.meta,
-        self.policy.info,
-      )
+    recorder = self._recorder
+    trajectory = recorder.trajectory(self.policy.info) if recorder else None
     return Evaluation(result, trajectory, seconds)
-
-  # Private methods.
-
-  def _follow(self) -> None:
-    """What depends on the host's step count and cannot be in the graph."""
-    self.metrics.follow()
-    if self._recording:
-      recorder, skeleton = self._recording
-      assert self._sample is not None
-      more = {"age": self.metrics.age, "delta": self.metrics.violations.delta}
-      recorder.add(self._sample, **more, points=skeleton.points())
-
-  def _set_command(self, t: int) -> None:
-    self._tell(t)
-    if self.protocol.commands == "switching":
-      turn = int(t * self.layout.control_dt / SWITCHING_S + 1e-9)
-      row = self._schedule[turn % len(self._schedule)]
-      self._command.vel_command_b.copy_(row.expand_as(self._command.vel_command_b))
 
 
 def run_steps(
@@ -207,7 +176,7 @@ def run_steps(
   seed: int,
   take: Callable[[Sample], None],
   before: Callable[[int], None],
-  after: Callable[[], None] = lambda: None,
+  after: Callable[[Sample], None] = lambda sample: None,
   on_step: Callable[[int], None] | None = None,
 ) -> float:
   """Let a policy walk in a watched environment; returns the seconds that it took.
@@ -215,14 +184,16 @@ def run_steps(
   Args:
     take: Called with every step; like `act`, on fixed buffers only: a GPU records it.
     before: Called with the number of each step before it, outside of the recording.
-    after: Called after each step, outside of the recording.
+    after: Called with every step after it, outside of the recording.
     on_step: Called with the number of finished steps, now and then.
   """
   obs: dict[str, torch.Tensor] = {}
+  last: list[Sample] = []  # Replays of a recording write into the one that it made.
 
   def step() -> None:
     new, _, fell, timed_out, _ = env.step(act(obs))
-    take(last_sample(env, fell, timed_out))
+    last[:] = [last_sample(env, fell, timed_out)]
+    take(*last)
     for name, value in new.items():
       obs[name].copy_(value)
 
@@ -238,7 +209,7 @@ def run_steps(
         now = Captured(step, stream)
       before(t)
       now()
-      after()
+      after(*last)
       if (t + 1) % SYNC_STEPS == 0 or t + 1 == count:
         seconds += watch.lap()
         if on_step:

@@ -234,7 +234,7 @@ def _cell(method: MethodResults, column: Column) -> Cell:
 
   One seed has no interval: rollouts say nothing about other seeds.
   """
-  pairs = [column.read(result.metrics) for result in method.results]
+  pairs = [cols.read(result.metrics, column.path) for result in method.results]
   means = [mean for mean, _ in pairs if mean is not None]
   if len(means) < len(pairs):
     return Cell(None)
@@ -253,11 +253,9 @@ def _cell(method: MethodResults, column: Column) -> Cell:
 
 
 def _standing_row(result: Result, columns: Columns) -> Row:
-  standing = {"tracking": result.metrics["standing_still"]}
-  means = [column.read(standing)[0] for column in columns]
-  pairs = zip(means, columns, strict=True)
-  cells = [Cell(None if m is None else m * column.factor) for m, column in pairs]
-  return Row(STANDING, tuple(cells))
+  still = replace(result, metrics={"tracking": result.metrics["standing_still"]})
+  cells = [_cell(MethodResults(STANDING, [still]), column) for column in columns]
+  return Row(STANDING, tuple(Cell(cell.mean) for cell in cells))
 
 
 def _find_baseline(

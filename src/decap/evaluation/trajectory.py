@@ -138,31 +138,3 @@ def load_trajectory(path: Path | str) -> Trajectory:
     )
   more = {name: meta[name] for name in _META} | {"rollout": tuple(meta["rollout"])}
   return Trajectory(Layout.from_dict(meta["layout"]), arrays, **more)
-
-
-class TrajectoryRecorder:
-  """Keeps chosen environments of a rollout in device memory until it ends."""
-
-  def __init__(self, env_ids: list[int], steps: int, device: str) -> None:
-    self.env_ids = torch.tensor(env_ids, dtype=torch.long, device=device)
-    self._steps = steps
-    self._buffers: dict[str, torch.Tensor] = {}
-    self._step = 0
-
-  def add(self, sample: Sample, **more: torch.Tensor) -> None:
-    """Store one step; `more` are further [B, …] tensors, or [N, …] of the recorded."""
-    tensors = {name: getattr(sample, name) for name in SAMPLE_FIELDS} | more
-    tensors |= {f"{QUANTITY}{name}": q for name, q in sample.quantities.items()}
-    for name, tensor in tensors.items():
-      if tensor.shape[0] != len(self.env_ids):
-        tensor = tensor.index_select(0, self.env_ids)
-      if name not in self._buffers:
-        self._buffers[name] = tensor.new_zeros(self._steps, *tensor.shape)
-      self._buffers[name][self._step].copy_(tensor)
-    self._step += 1
-
-  def arrays(self) -> dict[str, np.ndarray]:
-    """What was recorded so far, on the host. # [T, N, …]"""
-    return {
-      name: buffer[: self._step].cpu().numpy() for name, buffer in self._buffers.items()
-    }

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from decap.evaluation.columns import CONDITIONS, Column
+from decap.evaluation.columns import CONDITIONS, read
 from decap.evaluation.protocol import fallen_stops
 
 MAX_FALLS_PER_MINUTE = 0.03
@@ -58,5 +58,5 @@ def worst_violation(metrics: Mapping[str, Any]) -> tuple[str, float] | None:
 
 
 def _mean(metrics: Mapping[str, Any], passes: float, *path: str) -> float:
-  mean = Column("", path).read(metrics)[0]
+  mean, _ = read(metrics, path)
   return passes if mean is None else mean

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from decap.evaluation.bins import Bins, Pick, number
+from decap.evaluation.bins import Bins, number, summary
 from decap.evaluation.layout import Layout
 
 HISTOGRAM_BINS = 80
@@ -63,12 +63,11 @@ class Violations:
     shares = (decides * counted.unsqueeze(1))[: self.bins.random]
     self._share += shares.sum(0, dtype=torch.float64)
 
-  def result(self, counted: torch.Tensor, pick: Pick) -> dict[str, Any]:
+  def result(self, counted: torch.Tensor) -> dict[str, Any]:
     """Shares of steps and of joint-steps; of the whole robot's quantities means, too.
 
     Args:
       counted: Steps that count in each bin. # [K]
-      pick: What is shown of the bins.
     """
     sums = (self._values, self._above, self._any_above)
     values, above, any_above = (s.cpu() / counted.unsqueeze(1) for s in sums)
@@ -76,23 +75,23 @@ class Violations:
     def of(row: int) -> dict[str, Any]:
       columns = list(self.composition.rows[row].columns)
       return {
-        "any_joint": pick(any_above[:, row]),
-        "joint_steps": pick(above[:, columns].mean(1)),
+        "any_joint": any_above[:, row],
+        "joint_steps": above[:, columns].mean(1),
       }
 
     scalars = {
-      name: {"mean": pick(values[:, c]), "violations": pick(above[:, c])}
+      name: {"mean": values[:, c], "violations": above[:, c]}
       for name, c in self.composition.columns.items()
       if name in self.layout.scalars
     }
     return {"violations": self._by_group(of), "scalars": scalars}
 
-  def delta_result(self, counted: torch.Tensor, pick: Pick) -> dict[str, Any]:
-    """Mean δ̄, and which row decides it over random commands."""
+  def delta_result(self, counted: torch.Tensor) -> dict[str, Any]:
+    """Mean δ̄ and which row decides it, over random commands."""
     share = self._share.cpu()
     total = float(share.sum())
     return {
-      "mean": pick(self._delta.cpu() / counted),
+      "mean": summary((self._delta.cpu() / counted)[: self.bins.rollouts]),
       "share": {
         name: number(float(share[k]) / total if total else math.nan)
         for k, name in enumerate(self.composition.row_names)
