@@ -18,6 +18,7 @@ LAYOUT = Layout(
   action_scale=(0.5, 0.25, 0.4),
   control_dt=0.02,
   physics_dt=0.005,
+  tracking_reward=(1.5, 0.25),
   segments=("torso", "head"),
 )
 

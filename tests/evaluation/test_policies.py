@@ -65,12 +65,12 @@ def bundle(folder, **changes):
   return folder
 
 
-def run(folder, **changes):
+def run(folder, overrides=("--agent.policy.hidden-dims", "32"), **changes):
   state = {
     "actor_state_dict": weights(),
     "policy": description(**changes),
     "iter": 40,
-    "run": {"overrides": ["--agent.policy.hidden-dims", "32"], "limits": {}},
+    "run": {"overrides": list(overrides), "limits": {}},
   }
   checkpoint.save(checkpoint_files.path_for(folder, 40), state)
   return folder
@@ -117,6 +117,12 @@ def test_barrier_options_name_the_row(tmp_path):
   constraints = {"rho": 0.9, "kappa": 3.0}
   policy = load_policy(str(bundle(tmp_path / "b", constraints=constraints)))
   assert policy.info["options"] == {"ρ": "0.9", "κ": "3"}
+
+
+def test_every_other_override_names_the_row(tmp_path):
+  overrides = ("--env.termination.rho", "0.9", "--env.termination.barrier=False")
+  run(tmp_path, overrides)
+  assert load_policy(str(tmp_path)).info["options"] == {"barrier": "False"}
 
 
 def test_a_run_without_a_policy_is_refused(tmp_path):

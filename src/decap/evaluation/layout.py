@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, asdict, dataclass, field, fields
@@ -75,10 +76,10 @@ class Layout:
   """Seconds between actions."""
   physics_dt: float
   """Seconds of the last physics substep, over which acceleration is taken."""
+  tracking_reward: tuple[float, float]
+  """Weight and variance (m²/s²) of the task's reward for planar velocity."""
   scalar_p_max: dict[str, float] = field(default_factory=dict)
   """Scalar quantity -> termination probability at its limit."""
-  tracking_reward: tuple[float, float] = (1.5, 0.25)
-  """Weight and variance (m²/s²) of the task's reward for planar velocity."""
   units: dict[str, str] = field(default_factory=dict)
   """Quantity -> unit, where it is not in `UNITS`."""
   feet: int = 2
@@ -146,6 +147,7 @@ class Layout:
   @staticmethod
   def from_dict(data: Mapping[str, Any]) -> Layout:
     """What `to_dict` gave, from JSON; older files lack some that have defaults."""
+    data = {"tracking_reward": (math.nan, math.nan), **data}
     names = [f.name for f in fields(Layout) if f.name in data or _required(f)]
     return Layout(**{name: _with_tuples(data[name]) for name in names})
 

@@ -11,11 +11,15 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from decap.constraints import TerminationCfg
 from decap.errors import UserError
 from decap.export import torch_from_onnx
 
 STAND = "stand"
 """Name of the policy that always returns the action zero: the default pose."""
+
+SYMBOLS = {"rho": "ρ", "kappa": "κ"}
+"""Settings of the barrier -> what labels call them."""
 
 Act = Callable[[Mapping[str, Tensor]], Tensor]
 """From observation groups to actions [B, J]."""
@@ -145,7 +149,8 @@ def _options(description: Mapping[str, Any], run: Mapping[str, Any]) -> dict[str
   """What sets a run apart from its method's defaults, for the label of its row."""
   options = {}
   if str(description["method"]).startswith("decap"):
-    for key, symbol, default in (("rho", "ρ", 0.7), ("kappa", "κ", 2.0)):
+    for key, symbol in SYMBOLS.items():
+      default = getattr(TerminationCfg(), key)
       value = description["constraints"].get(key, default)
       if value != default:
         options[symbol] = f"{value:g}"
@@ -153,7 +158,7 @@ def _options(description: Mapping[str, Any], run: Mapping[str, Any]) -> dict[str
   for token in tokens:
     name, _, value = token.removeprefix("--").partition("=")
     value = value or next(tokens, "")
-    if not name.startswith("env.termination."):
+    if name.removeprefix("env.termination.") not in SYMBOLS:
       options[name.split(".")[-1]] = value
   if run.get("blind"):
     options["blind"] = "yes"

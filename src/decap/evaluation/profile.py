@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from decap.errors import UserError, check_known
 from decap.evaluation.layout import Layout, Limits, limits_by_row
@@ -66,17 +67,15 @@ def profile_trajectory(trajectory: Trajectory) -> Profile:
       f"{trajectory.protocol.get('warmup')} steps was over."
     )
   counted = {name: values[name][valid] for name in layout.limits}  # [N, J] or [N]
-  rows = {
-    f"{name}/{group}": counted[name][:, list(indices)].max(1)
-    for name in layout.joint_quantities
-    for group, indices in layout.groups.items()
-  }
+  composition = layout.composition()
+  q = composition.join({n: torch.from_numpy(q) for n, q in counted.items()})  # [N, C]
+  peaks = composition.peaks(q).T.numpy()  # [K, N]
   joints = {
     name: dict(zip(layout.joint_names, counted[name].T, strict=True))
     for name in layout.joint_quantities
   }
-  scalars = {name: counted[name] for name in layout.scalars}
-  return Profile({**rows, **scalars}, joints, layout)
+  rows = dict(zip(composition.row_names, peaks, strict=True))
+  return Profile(rows, joints, layout)
 
 
 def complete_rule(
@@ -102,19 +101,19 @@ def propose_limits(
   layout = walking.layout
   rule = complete_rule((*layout.groups, *layout.scalars), rule)
   limits: Limits = {}
-  for row in walking.rows:
-    name, _, group = row.partition("/")
-    wanted = walking.quantile(row, rule[group or name])
-    limit = _round_up(max(wanted, standing.quantile(row, STANDING_QUANTILE)))
+  for row in layout.composition().rows:
+    quantile = rule[row.group or row.quantity]
+    wanted = walking.quantile(row.name, quantile)
+    limit = _round_up(max(wanted, standing.quantile(row.name, STANDING_QUANTILE)))
     if limit <= 0.0:
       raise UserError(
-        f"The quantile {rule[group or name]} of {row} is 0: no limit can follow from a "
+        f"The quantile {quantile} of {row.name} is 0: no limit can follow from a "
         "policy that does not move."
       )
-    if group:
-      limits.setdefault(name, {})[group] = limit
+    if row.group:
+      limits.setdefault(row.quantity, {})[row.group] = limit
     else:
-      limits[name] = limit
+      limits[row.quantity] = limit
   return limits
 
 
