@@ -10,7 +10,7 @@ from typing import Any
 
 from decap.errors import UserError
 from decap.evaluation.layout import Layout, limits_by_row
-from decap.evaluation.protocol import differing
+from decap.evaluation.protocol import Protocol, differing
 from decap.files import write_text
 
 METRICS_FORMAT = "decap-metrics"
@@ -129,6 +129,25 @@ def find_result(source: str | Path, label: str = "") -> Result:
       "first."
     )
   return load_result(path / name)
+
+
+def keep_larger(
+  folder: Path, label: str, policy: Mapping[str, Any], protocol: Protocol
+) -> None:
+  """Refuse to replace a larger evaluation of the same policy."""
+  path = folder / file_names(label)[0]
+  try:
+    found = load_result(path)
+  except UserError:
+    return  # What cannot be read is replaced.
+  rollouts, envs, steps = (found.protocol[n] for n in ("rollouts", "envs", "steps"))
+  size = rollouts * envs
+  now = protocol.rollouts * protocol.envs * protocol.steps
+  if found.policy == policy and size * steps > now:
+    raise UserError(
+      f"{path} holds a larger evaluation of this policy ({size} environments × {steps} "
+      "steps): delete it, or give --output DIR."
+    )
 
 
 def check_comparable(results: Sequence[Result]) -> None:
