@@ -117,7 +117,7 @@ def compare_policies(policies: dict[str, Path], output: Path) -> None:
 def film_policies(policies: dict[str, Path], path: Path) -> None:
   """Both robots, told the same, side by side; a sentence where nothing can draw."""
   try:
-    checks.check_renderer(draws=True)
+    machine.check_renderer(draws=True)
   except UserError as error:
     print(f"No video: {error}")
     return

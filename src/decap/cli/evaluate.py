@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from decap import provenance
-from decap.cli import checks
 from decap.cli.play import out_of_range
 from decap.cli.terminal import evaluate_with_bar, print_tables
 from decap.evaluation.protocol import ProtocolArgs
 from decap.files import check_writable
+from decap.options import machine
 from decap.options.types import OutputFolder, Policy
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class EvaluateArgs(ProtocolArgs):
 
   def run(self) -> None:
     """Evaluate, print a summary and write the files."""
-    checks.check_renderer()
+    machine.check_renderer()
     from decap.evaluation.policies import load_policy
     from decap.evaluation.results import keep_larger
     from decap.runs import read_limits

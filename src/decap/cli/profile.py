@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from tyro.conf import UseAppendAction, arg
 
-from decap.cli import checks
 from decap.cli.terminal import evaluate_with_bar
 from decap.errors import UserError
 from decap.evaluation.protocol import Protocol, check_steps
@@ -64,7 +63,7 @@ class ProfileArgs(Simulating):
 
   def run(self) -> None:
     """Measure, print quantiles and write the limits file."""
-    checks.check_renderer()
+    machine.check_renderer()
     from rich.console import Console
 
     from decap.evaluation import profile as profiles

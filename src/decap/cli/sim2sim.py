@@ -20,7 +20,6 @@ from typing import Annotated, Any
 
 from tyro.conf import OmitArgPrefixes, Positional, arg
 
-from decap.cli import checks
 from decap.deploy.sim_cfg import SimCfg
 from decap.errors import UserError
 from decap.files import check_writable, write_text
@@ -88,7 +87,7 @@ class Sim2simArgs(Args):
       package = "mediapy" if self.walk.video else "mjviser"
       machine.check_installed(package, "--video and --view")
     if self.walk.video:
-      checks.check_renderer(draws=True)
+      machine.check_renderer(draws=True)
       if sys.platform.startswith("linux"):
         os.environ.setdefault("MUJOCO_GL", "egl")  # Before MuJoCo is imported.
     self.world.check()

@@ -12,7 +12,6 @@ from typing import Annotated, Literal
 
 from tyro.conf import Positional, arg
 
-from decap.cli import checks
 from decap.errors import UserError
 from decap.files import check_writable
 from decap.options import machine
@@ -66,7 +65,7 @@ class SweepArgs(Args):
     plan = _plan(self)
     root = Path(self.output or Path("runs") / Path(self.file).stem)
     check_writable(root)
-    checks.check_renderer()
+    machine.check_renderer()
     if self.dry_run:
       return _dry_run(plan, root)
     boards = make_display(display.PlainBoard, display.LiveBoard)
