@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from decap import provenance
-from decap.cli.play import out_of_range
 from decap.cli.terminal import evaluate_with_bar, print_tables
 from decap.evaluation.protocol import ProtocolArgs
 from decap.files import check_writable
 from decap.options import machine
 from decap.options.types import OutputFolder, Policy
+from decap.options.velocity import out_of_range
 
 if TYPE_CHECKING:
   from decap.evaluation.results import Result
