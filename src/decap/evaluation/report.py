@@ -15,7 +15,8 @@ from matplotlib.figure import Figure
 
 from decap.evaluation import plots
 from decap.evaluation.layout import title
-from decap.evaluation.results import Result, file_names
+from decap.evaluation.protocol import file_names
+from decap.evaluation.results import Result
 from decap.evaluation.table_formats import to_html
 from decap.evaluation.tables import MethodResults, Table
 from decap.evaluation.trajectory import Trajectory, load_trajectory

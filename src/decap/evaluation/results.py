@@ -10,7 +10,7 @@ from typing import Any
 
 from decap.errors import UserError
 from decap.evaluation.layout import Layout, limits_by_row
-from decap.evaluation.protocol import Protocol, differing
+from decap.evaluation.protocol import Protocol, differing, file_names
 from decap.files import write_text
 
 METRICS_FORMAT = "decap-metrics"
@@ -52,12 +52,6 @@ class Result:
   def save(self, path: Path) -> None:
     """Write the file; an existing one is replaced only when it is complete."""
     write_text(path, json.dumps(self.to_dict(), indent=1, allow_nan=False) + "\n")
-
-
-def file_names(label: str) -> tuple[str, str]:
-  """Names of the metrics and the trajectory file of a protocol's label."""
-  suffix = f"-{label}" if label else ""
-  return f"metrics{suffix}.json", f"trajectory{suffix}.npz"
 
 
 def load_result(path: Path | str) -> Result:

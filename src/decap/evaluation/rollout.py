@@ -27,8 +27,13 @@ from decap.evaluation.environment import (
 from decap.evaluation.layout import Limits
 from decap.evaluation.metrics import Metrics
 from decap.evaluation.policies import Act, Policy, load_policy
-from decap.evaluation.protocol import SWITCHING_S, SWITCHING_SCHEDULE, Protocol
-from decap.evaluation.results import Result, file_names
+from decap.evaluation.protocol import (
+  SWITCHING_S,
+  SWITCHING_SCHEDULE,
+  Protocol,
+  file_names,
+)
+from decap.evaluation.results import Result
 from decap.evaluation.trajectory import Sample, Trajectory, TrajectoryRecorder
 from decap.provenance import versions
 from decap.rl.display import Stopwatch
