@@ -16,6 +16,7 @@ from decap.errors import UserError
 from decap.files import replacing, write_text
 from decap.options.args import Args, output_folder, require_some
 from decap.options.types import OutputFile, shown, split_label
+from decap.runs import RUN_FILE
 
 if TYPE_CHECKING:
   from decap.evaluation.results import Result
@@ -78,7 +79,6 @@ class CompareArgs(Args):
 def _read_results(args: CompareArgs) -> tuple[list[str | None], list[Result]]:
   """Labels and results of all sources; runs that wait for theirs are left out."""
   from decap.evaluation.results import find_result
-  from decap.runs import RUN_FILE
 
   sources = [split_label(source) for source in args.sources]
   runs = [path for _, path in sources if (Path(path) / RUN_FILE).is_file()]

@@ -13,6 +13,8 @@ from decap.files import check_writable
 from decap.options import machine
 from decap.options.types import OutputFolder, Policy
 from decap.options.velocity import out_of_range
+from decap.runs import read_limits
+from decap.tasks import env_cfg
 
 if TYPE_CHECKING:
   from decap.evaluation.results import Result
@@ -32,8 +34,6 @@ class EvaluateArgs(ProtocolArgs):
     machine.check_renderer()
     from decap.evaluation.policies import load_policy
     from decap.evaluation.results import keep_larger
-    from decap.runs import read_limits
-    from decap.tasks import env_cfg
 
     limits = read_limits(self.limits) if self.limits else None
     policy = load_policy(self.policy, self.device)

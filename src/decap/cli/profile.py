@@ -16,6 +16,7 @@ from decap.evaluation.protocol import Protocol, check_steps
 from decap.options import machine
 from decap.options.args import at_least, output_file
 from decap.options.types import Flag, Policy, Seed, Simulating, TaskName, shown
+from decap.tasks import TASKS, env_cfg
 
 if TYPE_CHECKING:
   from decap.evaluation.rollout import Evaluation
@@ -68,7 +69,6 @@ class ProfileArgs(Simulating):
 
     from decap.evaluation import profile as profiles
     from decap.evaluation.policies import load_policy
-    from decap.tasks import TASKS, env_cfg
 
     policy = load_policy(self.policy, self.device)
     task, name = self.task or policy.info["task"] or "g1-flat", policy.info["name"]

@@ -18,6 +18,7 @@ from decap.options import machine
 from decap.options.args import Args
 from decap.options.types import Count, Flag, OutputFolder, shown
 from decap.rl.display import make_console, make_display
+from decap.runs import build_configs
 from decap.sweep import cluster, display
 from decap.sweep.job import Job
 from decap.sweep.mps import shared_gpu
@@ -133,8 +134,6 @@ def _place_there(plan: Plan, parallel: int | None) -> None:
 
 def _dry_run(plan: Plan, root: Path) -> int:
   """Build every config, so that a wrong option shows now and not after hours."""
-  from decap.runs import build_configs
-
   print("Checking the configs …", flush=True)
   for run in plan.runs:
     try:
