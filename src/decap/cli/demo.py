@@ -21,10 +21,8 @@ from decap.evaluation.protocol import QUICK
 from decap.options import machine
 from decap.options.args import Args, at_least, output_folder
 from decap.options.types import Positive
-from decap.rl.display import make_console
+from decap.rl.display import Log, make_console
 from decap.runs import RunSpec, build_configs, default_run_folder
-
-Log = dict[str, float]
 
 POLICIES = {
   "DeCap, calm torso": "g1-flat-decap-calm-torso",
