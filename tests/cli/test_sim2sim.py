@@ -6,11 +6,12 @@ import sys
 import numpy as np
 import pytest
 
-from decap.cli import checks, main, sim2sim
+from decap.cli import main, sim2sim
 from decap.cli.sim2sim import terrain_list
 from decap.deploy import looks
 from decap.errors import UserError
 from decap.evaluation import robot_tables, robustness
+from decap.options import machine
 from tests.deploy.robots import POLICY
 
 
@@ -46,7 +47,7 @@ def test_two_policies_are_filmed_through_their_heads(capsys, tmp_path, monkeypat
   pytest.importorskip("mediapy")
   image = pytest.importorskip("PIL.Image")
   try:
-    checks.check_renderer(draws=True)
+    machine.check_renderer(draws=True)
   except UserError as error:
     pytest.skip(str(error))
   monkeypatch.setattr(looks, "_mesh_file", lambda: None)  # Meshes are slow to draw.

@@ -159,7 +159,7 @@ def test_a_run_that_cannot_be_started_stops_no_other(tmp_path, monkeypatch, caps
   def full(*args, **kwargs):
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-  monkeypatch.setattr("decap.sweep.process.subprocess.Popen", full)
+  monkeypatch.setattr("subprocess.Popen.__init__", full)
   plan = Plan(runs=(first.run, second.run), device="cpu", jobs=1)
   scheduler = LocalScheduler(plan, tmp_path, {}, 0, display.PlainBoard())
   scheduler.work()

@@ -1,19 +1,16 @@
-"""Checks of top-level options that answer at once, before anything heavy is imported."""
+"""The import of torch and mjlab, and what only torch can tell: a GPU and its memory."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 
 from decap.errors import UserError
+from decap.options import machine
 
 GPU_BYTES, GPU_BYTES_PER_ENV = 600_000_000, 290_000
 """Memory of the G1 task on a GPU, graphs included; fits results/bench/throughput.json."""
-
-DRAW = "mujoco.Renderer(mujoco.MjModel.from_xml_string('<mujoco/>'), 16, 16).close()"
 
 
 def check_torch_device(device: str, num_envs: int = 0) -> None:
@@ -62,32 +59,11 @@ def is_out_of_memory(error: BaseException) -> bool:
   return isinstance(error, RuntimeError) and any(w in str(error).lower() for w in words)
 
 
-def check_renderer(*, draws: bool = False) -> None:
-  """MuJoCo does not load with a renderer that it cannot load, used or not.
-
-  Tried in a process of its own, since graphics libraries warn and crash as they like.
-  """
-  if not draws and "MUJOCO_GL" not in os.environ:
-    return
-  default = "egl" if sys.platform.startswith("linux") else ""  # As in mjlab.
-  name = os.environ.get("MUJOCO_GL", default)
-  child = subprocess.run(
-    [sys.executable, "-c", f"import mujoco; {DRAW if draws else ''}"],
-    env={**os.environ, "MUJOCO_GL": name},
-    capture_output=True,
-  )
-  if child.returncode:
-    raise UserError(
-      f"MuJoCo's renderer does not start here with MUJOCO_GL={name}; egl needs no "
-      "display (on Debian or Ubuntu: apt-get install libegl1 libgl1-mesa-dri)."
-    )
-
-
 def announce_imports(
   device: str, backend: str = "auto", *, draws: bool = False
 ) -> None:
   """Say why nothing seems to happen; call it before the first heavy import."""
-  check_renderer(draws=draws)
+  machine.check_renderer(draws=draws)
   print("Loading torch and mjlab …", flush=True)
   if device == "cpu" and backend != "warp":
     # Warp compiles nothing then. Otherwise its progress explains the first minutes.

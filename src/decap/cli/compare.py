@@ -16,6 +16,7 @@ from decap.errors import UserError
 from decap.files import replacing, write_text
 from decap.options.args import Args, output_folder, require_some
 from decap.options.types import OutputFile, shown, split_label
+from decap.runs import RUN_FILE
 
 if TYPE_CHECKING:
   from decap.evaluation.results import Result
@@ -65,22 +66,19 @@ class CompareArgs(Args):
     methods = group_results(results, labels)
     tables = make_tables(methods, self.baseline)
     _write_tables(self, tables)
-    training = _training_folders(methods)
-    first = {method.label: method.results[0] for method in methods}
     if self.plot:
-      _write_plots(self, first, training)
+      _write_plots(self, methods)
     if self.html:
       from decap.evaluation.report import make_report
 
       command = shlex.join(["decap", *(self.argv or sys.argv[1:])])
-      write_text(self.html, make_report(methods, tables, command, training))
+      write_text(self.html, make_report(methods, tables, command))
       print(f"Wrote {self.html}")
 
 
 def _read_results(args: CompareArgs) -> tuple[list[str | None], list[Result]]:
   """Labels and results of all sources; runs that wait for theirs are left out."""
   from decap.evaluation.results import find_result
-  from decap.runs import RUN_FILE
 
   sources = [split_label(source) for source in args.sources]
   runs = [path for _, path in sources if (Path(path) / RUN_FILE).is_file()]
@@ -117,26 +115,12 @@ def _write_tables(args: CompareArgs, tables: Sequence[Table]) -> None:
   print(f"Wrote {args.output}")
 
 
-def _training_folders(methods: Sequence[MethodResults]) -> dict[str, Path]:
-  """Run folders with TensorBoard events, by the label of their method and seed."""
-  folders = {}
-  for method in methods:
-    for result in method.results:
-      assert result.path is not None
-      folder = result.path.parent
-      if any(folder.glob("events.out.tfevents.*")):
-        seed = f" s{result.policy.get('seed')}" if len(method.results) > 1 else ""
-        folders[f"{method.label}{seed}"] = folder
-  return folders
-
-
-def _write_plots(
-  args: CompareArgs, results: dict[str, Result], training: dict[str, Path]
-) -> None:
+def _write_plots(args: CompareArgs, methods: Sequence[MethodResults]) -> None:
   from decap.evaluation import plots
-  from decap.evaluation.report import find_trajectories
+  from decap.evaluation.report import find_training, find_trajectories
 
-  recorded = find_trajectories(results)
+  results = {method.label: method.results[0] for method in methods}
+  recorded, training = find_trajectories(results), find_training(methods)
   draw: dict[str, Callable] = {
     "response": lambda: plots.response(results),
     "tracking": lambda: plots.velocity_tracking(recorded),

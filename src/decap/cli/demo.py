@@ -21,10 +21,8 @@ from decap.evaluation.protocol import QUICK
 from decap.options import machine
 from decap.options.args import Args, at_least, output_folder
 from decap.options.types import Positive
-from decap.rl.display import make_console
+from decap.rl.display import Log, make_console
 from decap.runs import RunSpec, build_configs, default_run_folder
-
-Log = dict[str, float]
 
 POLICIES = {
   "DeCap, calm torso": "g1-flat-decap-calm-torso",
@@ -117,7 +115,7 @@ def compare_policies(policies: dict[str, Path], output: Path) -> None:
 def film_policies(policies: dict[str, Path], path: Path) -> None:
   """Both robots, told the same, side by side; a sentence where nothing can draw."""
   try:
-    checks.check_renderer(draws=True)
+    machine.check_renderer(draws=True)
   except UserError as error:
     print(f"No video: {error}")
     return

@@ -67,6 +67,7 @@ class DeployArgs(Args):
 
 def _drive(options: DeployArgs, bundles, motors) -> int:
   from decap.deploy import session
+  from decap.deploy.operator import make_operator
   from decap.deploy.screen import Screen
   from decap.deploy.unitree import ROBOT_DOMAIN, SIMULATION_DOMAIN
 
@@ -98,8 +99,8 @@ def _drive(options: DeployArgs, bundles, motors) -> int:
     )
   finally:
     for part in (screen, operator):
-      if part is not None and hasattr(part, "close"):
-        part.close()
+      if close := getattr(part, "close", None):
+        close()
     if watchdog is not None:
       # After an error nobody knows what was sent last: it damps, then.
       watchdog.close(goodbye=controller is not None)
@@ -109,18 +110,3 @@ def _drive(options: DeployArgs, bundles, motors) -> int:
   if log:
     print(f"Recorded in {log}; 'decap flight {log}' shows it.")
   return 1 if session.stopped_by_fault(controller) else 0
-
-
-def make_operator(source: str):
-  """An operator by name, and the line that says which button does what."""
-  from decap.deploy import operator
-
-  if source == "remote":
-    return operator.Remote(), operator.REMOTE_HELP
-  if source == "keyboard":
-    keys = operator.WithRemoteStop(operator.Keyboard())
-    return keys, operator.KEYBOARD_HELP + " · Ctrl-C ends"
-  if source == "gamepad":
-    return operator.WithRemoteStop(operator.Gamepad()), operator.REMOTE_HELP
-  script = operator.Script.from_file(source)
-  return operator.WithRemoteStop(script), "script; L2+B on the remote or Ctrl-C stops"

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from decap import provenance
-from decap.cli import checks
-from decap.cli.play import out_of_range
 from decap.cli.terminal import evaluate_with_bar, print_tables
-from decap.errors import UserError
-from decap.evaluation.protocol import Protocol, ProtocolArgs, fallen_stops
+from decap.evaluation.protocol import ProtocolArgs
 from decap.files import check_writable
+from decap.options import machine
 from decap.options.types import OutputFolder, Policy
+from decap.options.velocity import out_of_range
+from decap.runs import read_limits
+from decap.tasks import env_cfg
 
 if TYPE_CHECKING:
   from decap.evaluation.results import Result
@@ -31,10 +31,9 @@ class EvaluateArgs(ProtocolArgs):
 
   def run(self) -> None:
     """Evaluate, print a summary and write the files."""
-    checks.check_renderer()
+    machine.check_renderer()
     from decap.evaluation.policies import load_policy
-    from decap.runs import read_limits
-    from decap.tasks import env_cfg
+    from decap.evaluation.results import keep_larger
 
     limits = read_limits(self.limits) if self.limits else None
     policy = load_policy(self.policy, self.device)
@@ -52,7 +51,7 @@ class EvaluateArgs(ProtocolArgs):
       for sentence in out_of_range([protocol.command], told):
         print(sentence)
     label = protocol.label_for(own_task)
-    _keep_larger(folder, label, policy.info, protocol)
+    keep_larger(folder, label, policy.info, protocol)
     evaluation = evaluate_with_bar(
       f"Evaluating {policy.info['name']}",
       policy,
@@ -74,50 +73,14 @@ class EvaluateArgs(ProtocolArgs):
 def print_result(result: Result) -> None:
   """What one policy does, command by command, and what it violates most."""
   from decap.evaluation.tables import command_tables, group_results, make_tables
-  from decap.evaluation.verdict import verdict, worst_violation
+  from decap.evaluation.verdict import remarks
 
   shown = {t.title: t for t in make_tables(group_results([result], [None]))}
   wanted = ("Smoothness", "Steps with a violation by at least one joint (%)")
   tables = [shown[title] for title in wanted if title in shown]
   print_tables([*tables, *command_tables(result)])
-  zero = result.metrics["commands"].get("zero")
-  if zero:
-    drift, lifted = zero["drift"], zero["gait"]["lift_offs"]
-    print(
-      f"Told to stand: drifts {drift or 0.0:.3f} m/s, lifts each foot "
-      f"{lifted or 0.0:.2f} times per second."
-    )
-  stop = result.metrics["commands"].get("stop")
-  if stop and stop["falls_per_minute"] is not None:
-    fallen = fallen_stops(stop["falls_per_minute"])
-    print(f"Told to stop from 0.5 m/s: falls in {100 * fallen:.1f} % of the stops.")
-  worst = worst_violation(result.metrics)
-  if worst:
-    print(f"Worst: {worst[0]}, above its limit in {100 * worst[1]:.2g} % of the steps.")
-  marks = verdict(result.metrics)
-  if marks:
-    print(f"This policy {' and '.join(marks)} (see docs/evaluation.md).")
-
-
-def _keep_larger(
-  folder: Path, label: str, policy: Mapping[str, object], protocol: Protocol
-) -> None:
-  """Refuse to replace a larger evaluation of the same policy."""
-  from decap.evaluation.results import file_names, load_result
-
-  path = folder / file_names(label)[0]
-  try:
-    found = load_result(path)
-  except UserError:
-    return  # What cannot be read is replaced.
-  rollouts, envs, steps = (found.protocol[n] for n in ("rollouts", "envs", "steps"))
-  size = rollouts * envs
-  now = protocol.rollouts * protocol.envs * protocol.steps
-  if found.policy == policy and size * steps > now:
-    raise UserError(
-      f"{path} holds a larger evaluation of this policy ({size} environments × {steps} "
-      "steps): delete it, or give --output DIR."
-    )
+  for sentence in remarks(result.metrics):
+    print(sentence)
 
 
 def _output_folder(args: EvaluateArgs, task: str) -> Path:

@@ -20,13 +20,12 @@ class ListArgs(Args):
 
   def run(self) -> None:
     """Print three short tables."""
-    tasks = {name: str(task) for name, task in TASKS.items()}
-    methods = {name: method.summary for name, method in METHODS.items()}
-    for title, entries in (
-      ("Tasks", tasks),
-      ("Methods", methods),
-      ("Backends", BACKENDS),
-    ):
+    tables = {
+      "Tasks": {name: str(task) for name, task in TASKS.items()},
+      "Methods": {name: method.summary for name, method in METHODS.items()},
+      "Backends": BACKENDS,
+    }
+    for title, entries in tables.items():
       print(f"{title}:")
       for name, summary in entries.items():
         print(f"  {name:<20} {summary}")

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from decap import provenance
 from decap.errors import UserError
-from decap.runs import RunSpec
+from decap.runs import RunSpec, build_configs
 from decap.sweep.process import INTERRUPTED, end_with_parent
 
 if TYPE_CHECKING:
@@ -122,8 +122,6 @@ def joined(options: TrainArgs, spec: RunSpec) -> Iterator[RunSpec]:
     return
   import torch
   from torch import distributed as dist
-
-  from decap.runs import build_configs
 
   end_with_parent()
   # While it learns, this signal saves; torchrun sends it where another process failed.

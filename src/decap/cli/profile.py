@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from tyro.conf import UseAppendAction, arg
 
-from decap.cli import checks
 from decap.cli.terminal import evaluate_with_bar
 from decap.errors import UserError
 from decap.evaluation.protocol import Protocol, check_steps
 from decap.options import machine
 from decap.options.args import at_least, output_file
 from decap.options.types import Flag, Policy, Seed, Simulating, TaskName, shown
+from decap.tasks import TASKS, env_cfg
 
 if TYPE_CHECKING:
   from decap.evaluation.rollout import Evaluation
@@ -64,12 +64,11 @@ class ProfileArgs(Simulating):
 
   def run(self) -> None:
     """Measure, print quantiles and write the limits file."""
-    checks.check_renderer()
+    machine.check_renderer()
     from rich.console import Console
 
     from decap.evaluation import profile as profiles
     from decap.evaluation.policies import load_policy
-    from decap.tasks import TASKS, env_cfg
 
     policy = load_policy(self.policy, self.device)
     task, name = self.task or policy.info["task"] or "g1-flat", policy.info["name"]

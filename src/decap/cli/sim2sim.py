@@ -20,7 +20,6 @@ from typing import Annotated, Any
 
 from tyro.conf import OmitArgPrefixes, Positional, arg
 
-from decap.cli import checks
 from decap.deploy.sim_cfg import SimCfg
 from decap.errors import UserError
 from decap.files import check_writable, write_text
@@ -88,7 +87,7 @@ class Sim2simArgs(Args):
       package = "mediapy" if self.walk.video else "mjviser"
       machine.check_installed(package, "--video and --view")
     if self.walk.video:
-      checks.check_renderer(draws=True)
+      machine.check_renderer(draws=True)
       if sys.platform.startswith("linux"):
         os.environ.setdefault("MUJOCO_GL", "egl")  # Before MuJoCo is imported.
     self.world.check()
@@ -191,32 +190,20 @@ def _record(clips: list[tuple[str, Any]], cfg: Any, options: WalkArgs) -> None:
 def _table(bundles: list[Any], cfg: Any, options: MeasureArgs) -> None:
   from decap.evaluation import robot_tables, robustness
 
-  folder = Path(options.out)
+  folder, repeats = Path(options.out), options.repeats
   results = []
   for bundle in bundles:
-    path = folder / f"{bundle.folder.name}.json"
-    old = robot_tables.load(path) if options.reuse and path.is_file() else None
-    same = (robot_tables.describe(bundle), robot_tables.protocol(options.repeats, cfg))
-    if old is None or (old["policy"], old["protocol"]) != same:
-      old = robot_tables.measure_policy(
-        bundle, options.repeats, cfg, options.jobs, progress=_say
-      )
-      print(f"Wrote {robot_tables.save(old, folder)}")
-    results.append(old)
+    found = options.reuse and robot_tables.stored(bundle, folder, repeats, cfg)
+    if not found:
+      found = robot_tables.measure_policy(bundle, repeats, cfg, options.jobs, _say)
+      print(f"Wrote {robot_tables.save(found, folder)}")
+    results.append(found)
   text = robot_tables.tables(results)
   # The margins of those policies that a sweep was made of.
-  if sweeps := list(filter(None, (_stored_sweep(folder, b) for b in bundles))):
+  if sweeps := list(filter(None, (robustness.stored(b, folder) for b in bundles))):
     text += "\n".join(["\n## Margins", "", *robustness.margin_table(sweeps), ""])
   _write_page(folder / "tables.md", text)
   _draw("figures", results, folder)
-
-
-def _stored_sweep(folder: Path, bundle: Any) -> dict[str, Any] | None:
-  """What an earlier sweep of this very policy found."""
-  path = folder / f"{bundle.folder.name}-sweep.json"
-  sweep = json.loads(path.read_text()) if path.is_file() else {"policy": {}}
-  same = sweep["policy"].get("onnx_sha256") == bundle.info["onnx_sha256"]
-  return sweep if same else None
 
 
 def _sweep(bundles: list[Any], cfg: Any, options: MeasureArgs) -> None:
@@ -226,13 +213,11 @@ def _sweep(bundles: list[Any], cfg: Any, options: MeasureArgs) -> None:
   folder, repeats = Path(options.out), options.repeats
   sweeps = []
   for bundle in bundles:
-    sweep = _stored_sweep(folder, bundle) if options.reuse else None
-    if not sweep or sweep["repeats"] != repeats:
-      path = folder / f"{bundle.folder.name}-sweep.json"
-      sweep = robustness.sweep_policy(bundle, repeats, jobs=options.jobs, progress=_say)
-      write_text(path, json.dumps(sweep, indent=1) + "\n")
-      print(f"Wrote {path}")
-    sweeps.append(sweep)
+    found = options.reuse and robustness.stored(bundle, folder, repeats)
+    if not found:
+      found = robustness.sweep_policy(bundle, repeats, options.jobs, _say)
+      print(f"Wrote {robustness.save(found, folder)}")
+    sweeps.append(found)
   text = "\n".join(["# Margins", "", *robustness.margin_table(sweeps), ""])
   _write_page(folder / "margins.md", text)
   _draw("margins", sweeps, folder)

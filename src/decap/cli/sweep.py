@@ -12,13 +12,13 @@ from typing import Annotated, Literal
 
 from tyro.conf import Positional, arg
 
-from decap.cli import checks
 from decap.errors import UserError
 from decap.files import check_writable
 from decap.options import machine
 from decap.options.args import Args
 from decap.options.types import Count, Flag, OutputFolder, shown
 from decap.rl.display import make_console, make_display
+from decap.runs import build_configs
 from decap.sweep import cluster, display
 from decap.sweep.job import Job
 from decap.sweep.mps import shared_gpu
@@ -66,7 +66,7 @@ class SweepArgs(Args):
     plan = _plan(self)
     root = Path(self.output or Path("runs") / Path(self.file).stem)
     check_writable(root)
-    checks.check_renderer()
+    machine.check_renderer()
     if self.dry_run:
       return _dry_run(plan, root)
     boards = make_display(display.PlainBoard, display.LiveBoard)
@@ -134,8 +134,6 @@ def _place_there(plan: Plan, parallel: int | None) -> None:
 
 def _dry_run(plan: Plan, root: Path) -> int:
   """Build every config, so that a wrong option shows now and not after hours."""
-  from decap.runs import build_configs
-
   print("Checking the configs …", flush=True)
   for run in plan.runs:
     try:

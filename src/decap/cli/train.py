@@ -199,26 +199,23 @@ def train(
     )
     if start:
       (runner.resume if resume else runner.init_from)(start)
-    if not writes:
-      finished = runner.learn()
-      runner.env.close()
-      return finished
-    if resume:
-      runs.write_spec(folder, spec)
-    else:
-      runs.create_run_folder(folder, spec, env_cfg, agent_cfg)
-      writer.enter_context(one_writer(folder))
-    provenance.remember(folder, runner.info["policy"]["made_by"], runner.iteration)
-    print(
-      f"Training {spec.method} on {spec.task}, seed {spec.seed}: {folder}", flush=True
-    )
-    with _no_empty_folder(folder):
-      finished = runner.learn()
+    if writes:
+      if resume:
+        runs.write_spec(folder, spec)
+      else:
+        runs.create_run_folder(folder, spec, env_cfg, agent_cfg)
+        writer.enter_context(one_writer(folder))
+      provenance.remember(folder, runner.info["policy"]["made_by"], runner.iteration)
+      what = f"Training {spec.method} on {spec.task}, seed {spec.seed}"
+      print(f"{what}: {folder}", flush=True)
+      writer.enter_context(_no_empty_folder(folder))
+    finished = runner.learn()
     runner.env.close()
-    from decap.export import export_checkpoint
+    if writes:
+      from decap.export import export_checkpoint
 
-    export_checkpoint(checkpoint_files.resolve(folder), folder / "policy")
-  if not quiet:
+      export_checkpoint(checkpoint_files.resolve(folder), folder / "policy")
+  if writes and not quiet:
     _say_next(folder, finished, runner)
   return finished
 

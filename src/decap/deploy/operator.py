@@ -306,3 +306,15 @@ class WithRemoteStop:
     close = getattr(self._source, "close", None)
     if close:
       close()
+
+
+def make_operator(source: str) -> tuple[Operator, str]:
+  """An operator by its name, and the line that says which button does what."""
+  if source == "remote":
+    return Remote(), REMOTE_HELP
+  if source == "keyboard":
+    return WithRemoteStop(Keyboard()), f"{KEYBOARD_HELP} · Ctrl-C ends"
+  if source == "gamepad":
+    return WithRemoteStop(Gamepad()), REMOTE_HELP
+  script = Script.from_file(source)
+  return WithRemoteStop(script), "script; L2+B on the remote or Ctrl-C stops"

@@ -136,6 +136,12 @@ class Protocol:
     return data
 
 
+def file_names(label: str) -> tuple[str, str]:
+  """Names of the metrics and the trajectory file of a protocol's label."""
+  suffix = f"-{label}" if label else ""
+  return f"metrics{suffix}.json", f"trajectory{suffix}.npz"
+
+
 WARMUP = Protocol.warmup
 
 

@@ -15,7 +15,8 @@ from matplotlib.figure import Figure
 
 from decap.evaluation import plots
 from decap.evaluation.layout import title
-from decap.evaluation.results import Result, file_names
+from decap.evaluation.protocol import file_names
+from decap.evaluation.results import Result
 from decap.evaluation.table_formats import to_html
 from decap.evaluation.tables import MethodResults, Table
 from decap.evaluation.trajectory import Trajectory, load_trajectory
@@ -28,18 +29,16 @@ def make_report(
   methods: Sequence[MethodResults],
   tables: Sequence[Table],
   command: str,
-  training: Mapping[str, Path] | None = None,
 ) -> str:
   """The page as text.
 
   Args:
     command: Command line that makes the report again.
-    training: Run folders with training curves by label.
   """
   first = {method.label: method.results[0] for method in methods}
   recorded = find_trajectories(first)
   clips = {name: data for name, t in recorded.items() if (data := clip(t)) is not None}
-  figures = "".join(_figures(first, recorded, training or {}))
+  figures = "".join(_figures(first, recorded, find_training(methods)))
   sections = [
     tables_section("Results", tables),
     _section("Playback", playback_html(clips) if clips else _missing("playback")),
@@ -88,6 +87,17 @@ def find_trajectories(
     if path.is_file():
       found[name] = load_trajectory(path)
   return found
+
+
+def find_training(methods: Sequence[MethodResults]) -> dict[str, Path]:
+  """Run folders with TensorBoard events, by the label of their method and seed."""
+  folders = {}
+  for method in methods:
+    for result in method.results:
+      if result.path and any(result.path.parent.glob("events.out.tfevents.*")):
+        seed = f" s{result.policy.get('seed')}" if len(method.results) > 1 else ""
+        folders[f"{method.label}{seed}"] = result.path.parent
+  return folders
 
 
 # Sections.

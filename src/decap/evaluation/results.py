@@ -10,7 +10,7 @@ from typing import Any
 
 from decap.errors import UserError
 from decap.evaluation.layout import Layout, limits_by_row
-from decap.evaluation.protocol import differing
+from decap.evaluation.protocol import Protocol, differing, file_names
 from decap.files import write_text
 
 METRICS_FORMAT = "decap-metrics"
@@ -52,12 +52,6 @@ class Result:
   def save(self, path: Path) -> None:
     """Write the file; an existing one is replaced only when it is complete."""
     write_text(path, json.dumps(self.to_dict(), indent=1, allow_nan=False) + "\n")
-
-
-def file_names(label: str) -> tuple[str, str]:
-  """Names of the metrics and the trajectory file of a protocol's label."""
-  suffix = f"-{label}" if label else ""
-  return f"metrics{suffix}.json", f"trajectory{suffix}.npz"
 
 
 def load_result(path: Path | str) -> Result:
@@ -129,6 +123,25 @@ def find_result(source: str | Path, label: str = "") -> Result:
       "first."
     )
   return load_result(path / name)
+
+
+def keep_larger(
+  folder: Path, label: str, policy: Mapping[str, Any], protocol: Protocol
+) -> None:
+  """Refuse to replace a larger evaluation of the same policy."""
+  path = folder / file_names(label)[0]
+  try:
+    found = load_result(path)
+  except UserError:
+    return  # What cannot be read is replaced.
+  rollouts, envs, steps = (found.protocol[n] for n in ("rollouts", "envs", "steps"))
+  size = rollouts * envs
+  now = protocol.rollouts * protocol.envs * protocol.steps
+  if found.policy == policy and size * steps > now:
+    raise UserError(
+      f"{path} holds a larger evaluation of this policy ({size} environments × {steps} "
+      "steps): delete it, or give --output DIR."
+    )
 
 
 def check_comparable(results: Sequence[Result]) -> None:

@@ -144,6 +144,14 @@ def load(path: Path) -> dict[str, Any]:
   return results
 
 
+def stored(bundle: Bundle, folder: Path, repeats: int, base: SimCfg) -> Results | None:
+  """What a file in the folder says of this very policy under the same protocol."""
+  path = folder / f"{bundle.folder.name}.json"
+  found = load(path) if path.is_file() else {}
+  same = describe(bundle), protocol(repeats, base)
+  return found if (found.get("policy"), found.get("protocol")) == same else None
+
+
 def _line(bundle: Bundle, found: dict[str, Any]) -> str:
   load_kg = f", {found['payload_kg']:g} kg" if found["payload_kg"] else ""
   end = found["stop_reason"] if found["intervened"] else "done"

@@ -25,9 +25,9 @@ from decap.evaluation.environment import (
 from decap.evaluation.layout import Limits
 from decap.evaluation.metrics import Metrics
 from decap.evaluation.policies import Act, Policy, load_policy
-from decap.evaluation.protocol import Protocol
+from decap.evaluation.protocol import Protocol, file_names
 from decap.evaluation.recorder import TrajectoryRecorder
-from decap.evaluation.results import Result, file_names
+from decap.evaluation.results import Result
 from decap.evaluation.trajectory import Sample, Trajectory
 from decap.provenance import versions
 from decap.rl.display import Stopwatch

@@ -5,7 +5,7 @@ Such rows are marked in every table and win in none: a robot that stands is calm
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from decap.evaluation.columns import CONDITIONS, read
@@ -41,6 +41,24 @@ def verdict(metrics: Mapping[str, Any]) -> tuple[str, ...]:
     ),
   }
   return tuple(mark for mark, found in marks.items() if found)
+
+
+def remarks(metrics: Mapping[str, Any]) -> Iterator[str]:
+  """Sentences on standing, stopping, the worst violation, and the verdict."""
+  if zero := metrics["commands"].get("zero"):
+    drift, lifted = zero["drift"], zero["gait"]["lift_offs"]
+    yield (
+      f"Told to stand: drifts {drift or 0.0:.3f} m/s, lifts each foot "
+      f"{lifted or 0.0:.2f} times per second."
+    )
+  stop = metrics["commands"].get("stop")
+  if stop and stop["falls_per_minute"] is not None:
+    fallen = fallen_stops(stop["falls_per_minute"])
+    yield f"Told to stop from 0.5 m/s: falls in {100 * fallen:.1f} % of the stops."
+  if worst := worst_violation(metrics):
+    yield f"Worst: {worst[0]}, above its limit in {100 * worst[1]:.2g} % of the steps."
+  if marks := verdict(metrics):
+    yield f"This policy {' and '.join(marks)} (see docs/evaluation.md)."
 
 
 def worst_violation(metrics: Mapping[str, Any]) -> tuple[str, float] | None:

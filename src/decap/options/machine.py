@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import ctypes
 import importlib.util
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 from decap.errors import UserError
 
 BYTES_PER_ENV = 130_000
 """Memory that a G1 takes on the CPU engine, with its rollout; measured."""
+
+DRAW = "mujoco.Renderer(mujoco.MjModel.from_xml_string('<mujoco/>'), 16, 16).close()"
 
 
 def check_num_envs(num_envs: int | None, device: str) -> None:
@@ -52,6 +57,27 @@ def check_installed(package: str, option: str) -> None:
   """An optional package that an option needs."""
   if importlib.util.find_spec(package) is None:
     raise UserError(f"{option} needs the package '{package}': pip install {package}.")
+
+
+def check_renderer(*, draws: bool = False) -> None:
+  """MuJoCo does not load with a renderer that it cannot load, used or not.
+
+  Tried in a process of its own, since graphics libraries warn and crash as they like.
+  """
+  if not draws and "MUJOCO_GL" not in os.environ:
+    return
+  default = "egl" if sys.platform.startswith("linux") else ""  # As in mjlab.
+  name = os.environ.get("MUJOCO_GL", default)
+  child = subprocess.run(
+    [sys.executable, "-c", f"import mujoco; {DRAW if draws else ''}"],
+    env={**os.environ, "MUJOCO_GL": name},
+    capture_output=True,
+  )
+  if child.returncode:
+    raise UserError(
+      f"MuJoCo's renderer does not start here with MUJOCO_GL={name}; egl needs no "
+      "display (on Debian or Ubuntu: apt-get install libegl1 libgl1-mesa-dri)."
+    )
 
 
 def _num_gpus() -> int:

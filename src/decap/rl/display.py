@@ -29,8 +29,27 @@ class Status:
   """When this was, UTC."""
 
 
-class PlainDisplay:
-  """One line per iteration, for log files and pipes."""
+class Lines:
+  """A screen of lines, for log files and pipes."""
+
+  def message(self, text: str) -> None:
+    """Show a line that stays."""
+    print(text, flush=True)
+
+
+class Panel:
+  """A screen that is redrawn in place."""
+
+  def __init__(self, live: Any):
+    self._live = live
+
+  def message(self, text: str) -> None:
+    """Show a line that stays, above the panel."""
+    self._live.console.print(text, markup=False, highlight=False)
+
+
+class PlainDisplay(Lines):
+  """One line per iteration."""
 
   def update(self, progress: Status, log: Log) -> None:
     """Show the iteration that has just ended."""
@@ -44,16 +63,9 @@ class PlainDisplay:
     parts.append(f"left {duration(progress.left_s)}")
     self.message("  ".join(parts))
 
-  def message(self, text: str) -> None:
-    """Show a line that stays."""
-    print(text, flush=True)
 
-
-class LiveDisplay:
-  """A progress bar and a table of the constraints, redrawn in place."""
-
-  def __init__(self, live: Any):
-    self._live = live
+class LiveDisplay(Panel):
+  """A progress bar and a table of the constraints."""
 
   def update(self, progress: Status, log: Log) -> None:
     """Show the iteration that has just ended."""
@@ -73,10 +85,6 @@ class LiveDisplay:
     # As text of its own: a message is printed without markup, and draws all anew.
     text = Text.from_markup(line)
     self._live.update(Group(bar, text, _constraint_grid(log)), refresh=True)
-
-  def message(self, text: str) -> None:
-    """Show a line that stays, above the panel."""
-    self._live.console.print(text, markup=False, highlight=False)
 
 
 @contextlib.contextmanager

@@ -249,9 +249,8 @@ def slurm_states() -> dict[str, str] | None:
   which = ("--user", user, "--states", "all", "--array", "--noheader")
   try:
     done = _slurm("squeue", *which, "--format", "%i %T")
-  except subprocess.TimeoutExpired:
-    return None
-  if done.returncode:
+    done.check_returncode()
+  except subprocess.SubprocessError:  # It takes too long, or fails.
     return None
   pairs = (line.split() for line in done.stdout.splitlines())
   return {pair[0]: pair[1] for pair in pairs if len(pair) == 2}

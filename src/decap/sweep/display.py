@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from decap.rl.display import duration
+from decap.rl.display import Lines, Panel, duration
 from decap.sweep.job import Job
 from decap.sweep.plan import Plan
 
@@ -104,12 +104,10 @@ def counts(jobs: Sequence[Job]) -> str:
   return ", ".join(f"{states.count(s)} {s}" for s in order if s in states)
 
 
-class LiveBoard:
-  """A table that is redrawn in place."""
+class LiveBoard(Panel):
+  """A table of all runs."""
 
-  def __init__(self, live: Any):
-    self._live = live
-    self._next = 0.0
+  _next = 0.0
 
   def update(self, jobs: list[Job]) -> None:
     # Reading every file is cheap, but need not happen at every poll.
@@ -117,11 +115,8 @@ class LiveBoard:
       self._next = time.monotonic() + 2.0
       self._live.update(table(jobs), refresh=True)
 
-  def message(self, text: str) -> None:
-    self._live.console.print(text, markup=False, highlight=False)
 
-
-class PlainBoard:
+class PlainBoard(Lines):
   """A line when a run changes its state, and all runs at work once a minute."""
 
   def __init__(self):
@@ -139,9 +134,6 @@ class PlainBoard:
       for job in jobs:
         if job.state in ("training", "evaluating"):
           self.message(f"  {job.run.name}: {job.last_line()}")
-
-  def message(self, text: str) -> None:
-    print(text, flush=True)
 
 
 Display = LiveBoard | PlainBoard

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from decap.errors import UserError
+from decap.evaluation.protocol import file_names
 from decap.rl import checkpoint_files
 from decap.rl.display import Status
 from decap.rl.status import read_status
@@ -41,12 +42,9 @@ class Job:
   def folder(self) -> Path | None:
     """The run's folder: the one with its description that has come furthest."""
     wanted = _identity(self.run.spec)
-    found: list[tuple[int, Path]] = []
-    for params in (self.root / self.run.spec.task).glob(f"*/{RUN_FILE}"):
-      folder = params.parent.parent
-      if _described(folder) == wanted:
-        found.append((_latest_iteration(folder), folder))
-    return max(found, default=(0, None))[1]
+    files = (self.root / self.run.spec.task).glob(f"*/{RUN_FILE}")
+    found = [f.parents[1] for f in files if _described(f.parents[1]) == wanted]
+    return max(found, key=lambda f: (_latest_iteration(f), f), default=None)
 
   def done_iterations(self) -> int:
     """Iterations that are safe in a checkpoint."""
@@ -61,15 +59,15 @@ class Job:
     folder = self.folder()
     if folder is None or not (found := checkpoint_files.list_checkpoints(folder)):
       return False
-    metrics = folder / f"metrics{'-' if label else ''}{label}.json"
+    metrics = folder / file_names(label)[0]
     return metrics.exists() and metrics.stat().st_mtime >= found[-1][1].stat().st_mtime
 
   def next_stage(self, plan: Plan) -> tuple[State, list[str]]:
     """What is left of the run: the state that it is in then, and arguments of `decap`."""
     if not self.trained():
       return "training", train_command(self, plan)
-    label = plan.evaluation_label(self.run.spec.task)
-    if plan.evaluate is False or self.evaluated(label):
+    task = self.run.spec.task
+    if plan.evaluate is False or self.evaluated(plan.evaluation_label(task)):
       return "done", []
     command = ["evaluate", str(self.folder()), "--device", plan.device]
     return "evaluating", [*command, *tokens(plan.evaluate)]

@@ -160,8 +160,6 @@ class Plan(RunKeys):
 
   def evaluation_label(self, task: str) -> str:
     """What names the metrics file of a run of `task`: empty, or e.g. ``disturbed``."""
-    if self.evaluate is False:
-      return ""
     args = _evaluation(self.evaluate)
     return args.protocol(args.task or task).label_for(task)
 

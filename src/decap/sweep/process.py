@@ -19,7 +19,7 @@ INTERRUPTED = 130
 """Exit code of a process that saved and ended after Ctrl-C."""
 
 
-class Process:
+class Process(subprocess.Popen):
   """One command of one run.
 
   Args:
@@ -48,7 +48,7 @@ class Process:
     log_file.parent.mkdir(parents=True, exist_ok=True)
     with log_file.open("a") as log:
       print(f"$ decap {' '.join(arguments)}", file=log, flush=True)
-      self._process = subprocess.Popen(
+      super().__init__(
         [sys.executable, "-m", "decap.cli", *arguments],
         stdout=log,
         stderr=subprocess.STDOUT,
@@ -61,25 +61,20 @@ class Process:
       )
     if cpus and hasattr(os, "sched_setaffinity"):
       with contextlib.suppress(ProcessLookupError):
-        os.sched_setaffinity(self._process.pid, cpus)
-
-  def poll(self) -> int | None:
-    """Its exit code, once it has ended."""
-    return self._process.poll()
+        os.sched_setaffinity(self.pid, cpus)
 
   def interrupt(self) -> None:
-    """Ask it to save and end; when called later, insist, and kill it at last."""
+    """Ask it to save and end; when called later, insist, and kill it at last.
+
+    As Ctrl-C does, all of its processes; torchrun's are several.
+    """
     now = time.monotonic()
     self._asked_s = self._asked_s or now
     due = 1 + int((now - self._asked_s) / GRACE_S)
     if due > self.told:
       self.told = due
-      self._send(signal.SIGINT if due < 3 else signal.SIGKILL)
-
-  def _send(self, number: int) -> None:
-    """To all of its processes, as Ctrl-C does; torchrun's are several."""
-    with contextlib.suppress(ProcessLookupError):
-      os.killpg(self._process.pid, number)
+      with contextlib.suppress(ProcessLookupError):
+        os.killpg(self.pid, signal.SIGINT if due < 3 else signal.SIGKILL)
 
 
 def _tie() -> None:

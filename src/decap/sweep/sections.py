@@ -6,21 +6,21 @@ import dataclasses
 import math
 import re
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, TypeVar, get_args, get_origin
 
 from tyro.conf import Fixed
 
 from decap.errors import UserError
 from decap.options.args import Args, validate
-from decap.options.reading import read
+from decap.options.reading import option_types, read
 from decap.options.types import shown
 
 S = TypeVar("S", bound=Args)
 
 
-def keys(cls: type[Args]) -> dict[str, str]:
-  """Keys of a section, and their fields."""
-  return {f.name.replace("_", "-"): f.name for f in dataclasses.fields(cls) if f.init}
+def keys(cls: type[Args]) -> dict[str, Any]:
+  """Keys of a section, and their types."""
+  return {option.removeprefix("--"): hint for option, hint in option_types(cls).items()}
 
 
 def read_section(cls: type[S], data: Mapping[str, Any]) -> S:
@@ -28,12 +28,11 @@ def read_section(cls: type[S], data: Mapping[str, Any]) -> S:
 
   Fields that are `Fixed` for tyro hold maps, and take what is there.
   """
-  names, hints = keys(cls), get_type_hints(cls, include_extras=True)
-  plain, maps = {}, {}
+  types, plain, maps = keys(cls), {}, {}
   for key, value in data.items():
-    if key not in names:
-      raise UserError(f"unknown key '{key}' (there are {', '.join(names)}).")
-    kind, *marks = get_args(hints[names[key]]) or [None]
+    if key not in types:
+      raise UserError(f"unknown key '{key}' (there are {', '.join(types)}).")
+    kind, *marks = get_args(types[key]) or [None]
     if value is None:
       continue
     if kind is bool and not isinstance(value, bool):
@@ -43,7 +42,7 @@ def read_section(cls: type[S], data: Mapping[str, Any]) -> S:
     elif get_origin(kind) is dict and not isinstance(value, dict):
       raise UserError(f"'{key}' must map options to values.")
     else:
-      maps[names[key]] = value
+      maps[key.replace("-", "_")] = value
   try:
     section = read(cls, list(tokens(plain)), "sweep")
     validate(section)
