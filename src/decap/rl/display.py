@@ -37,7 +37,7 @@ class Lines:
     print(text, flush=True)
 
 
-class Panel:
+class LivePanel:
   """A screen that is redrawn in place."""
 
   def __init__(self, live: Any):
@@ -64,7 +64,7 @@ class PlainDisplay(Lines):
     self.message("  ".join(parts))
 
 
-class LiveDisplay(Panel):
+class LiveDisplay(LivePanel):
   """A progress bar and a table of the constraints."""
 
   def update(self, progress: Status, log: Log) -> None:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from decap.rl.display import Lines, Panel, duration
+from decap.rl.display import Lines, LivePanel, duration
 from decap.sweep.job import Job
 from decap.sweep.plan import Plan
 
@@ -104,7 +104,7 @@ def counts(jobs: Sequence[Job]) -> str:
   return ", ".join(f"{states.count(s)} {s}" for s in order if s in states)
 
 
-class LiveBoard(Panel):
+class LiveBoard(LivePanel):
   """A table of all runs."""
 
   _next = 0.0
