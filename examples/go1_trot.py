@@ -6,8 +6,8 @@ and legs are bent by inverse kinematics.
 
   python examples/go1_trot.py [--output limits.yaml]
 
-prints limits, each a quantile over the joints of a group and all steps, and how much of
-the commands the trot follows.
+prints what `decap profile` would propose for the trot, and how much of the commands it
+follows.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from __future__ import annotations
 import argparse
 import math
 from pathlib import Path
+from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -126,34 +126,19 @@ class Trot:
     return command_term(self.env).command[:, None, :2]  # [B, 1, 2]
 
 
-def trot(envs: int = 32, steps: int = 500) -> Evaluation:
-  """Let Go1s trot as they are told, and measure them."""
+def trot(envs: int = 32, steps: int = 500, **changed: Any) -> Evaluation:
+  """Let Go1s trot as they are told, and measure them; `changed` are of the protocol."""
   torch.set_num_threads(1)
-  protocol = Protocol(
-    task="go1-flat", rollouts=1, envs=envs, steps=steps, per_command=0
-  )
+  protocol = Protocol("go1-flat", 1, envs, steps, per_command=0, **changed)
   env = make_env(evaluation_cfg(protocol), "cpu")
   info = {"name": "trot", "source": "examples/go1_trot.py", "task": "go1-flat"}
   rollout = Rollout(env, Policy(Trot(env), info), protocol, record=envs)
   return rollout.evaluation(rollout.run())
 
 
-def propose_limits(walking: profile.Profile) -> dict[str, dict[str, float]]:
-  """The quantile 0.99 of what the joints of each group do, to three digits.
-
-  `decap profile` takes that of the group's largest joint; the feet of a scripted trot
-  hit the ground, and single joints would then hardly have a limit.
-  """
-  layout = walking.layout
-
-  def quantile(name: str, joints: list[int]) -> float:
-    values = [walking.joints[name][layout.joint_names[i]] for i in joints]
-    return float(f"{np.quantile(values, profile.DEFAULT_QUANTILE):.3g}")
-
-  return {
-    name: {group: quantile(name, list(ids)) for group, ids in layout.groups.items()}
-    for name in layout.joint_quantities
-  }
+def stand(envs: int = 16, steps: int = 250) -> Evaluation:
+  """The same, told to stand: what they need there is the least that is proposed."""
+  return trot(envs, steps, commands="fixed", command=(0.0, 0.0, 0.0))
 
 
 def main() -> None:
@@ -162,8 +147,9 @@ def main() -> None:
   args = parser.parse_args()
   evaluation = trot()
   trajectory = evaluation.trajectory
-  rule = profile.complete_rule(list(trajectory.layout.groups), {})
-  limits = propose_limits(profile.profile_trajectory(trajectory))
+  rule = profile.complete_rule(list(trajectory.layout.groups), go1().profile_quantiles)
+  walking, standing = map(profile.profile_trajectory, (trajectory, stand().trajectory))
+  limits = profile.propose_limits(walking, standing, rule)
   for name, values in limits.items():
     print(f"{name}: {values}")
   tracking = evaluation.result.metrics["tracking"]

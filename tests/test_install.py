@@ -22,12 +22,13 @@ assert not absent, absent
 from decap.deploy.bundle import load_bundle
 from decap.deploy.controller import Controller
 from decap.deploy.operator import Script
+from decap.deploy.robots import motors_for
 from decap.deploy.simulation import SimulatedRobot
 from decap.deploy.states import Mode
 
-robot = SimulatedRobot(29)
-script = Script("0 stand\\n1.1 policy\\n2.5 0.5 0 0")
 bundle = load_bundle({str(POLICY)!r})
+robot = SimulatedRobot(motors_for(bundle.joint_names))
+script = Script("0 stand\\n1.1 policy\\n2.5 0.5 0 0")
 controller = Controller(robot, robot.motors, [bundle], script, stand_s=1.0)
 controller.run_for(1.7)
 robot.release()

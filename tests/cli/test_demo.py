@@ -5,6 +5,8 @@ from decap.cli import demo, main
 from decap.cli.demo import constraint_rows
 from decap.evaluation.protocol import Protocol
 from decap.rl import checkpoint_files
+from decap.runs import build_configs
+from decap.tasks import get_task
 
 
 def _log(mean: float, violation: float, length: float) -> dict[str, float]:
@@ -33,6 +35,14 @@ def test_iterations_without_a_finished_episode_are_left_out():
   logs = [_log(1, 1, 10), _log(1, 1, 20)]
   del logs[0]["Train/episode_length"]
   assert constraint_rows(logs, {"joint_vel/upper": 1.5})[-1][3:5] == ["20", "20"]
+
+
+def test_legs_start_calmer_than_the_task_s_and_arms_as_calm():
+  _, agent_cfg = build_configs(demo.demo_spec(num_envs=4, iterations=2))
+  task = get_task(demo.TASK).describe().exploration
+  assert sorted(task.values()) == [0.06, 0.6]
+  found = agent_cfg.policy.init_std
+  assert found == {joint: {0.06: 0.06, 0.6: 0.3}[std] for joint, std in task.items()}
 
 
 def test_the_demo_compares_films_and_trains(tmp_path, capsys, monkeypatch):

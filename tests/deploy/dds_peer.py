@@ -19,8 +19,8 @@ from decap.robots.g1_motors import g1_motors
 
 def simulator(domain: int, dof: int, seconds: float) -> dict:
   """A robot in the gantry, in lockstep with whoever drives it."""
-  robot = SimulatedRobot(dof, SimCfg(noise=0.1))
-  port = SimulatorPort(g1_motors(dof), "lo", domain)
+  robot = SimulatedRobot(g1_motors(dof), SimCfg(noise=0.1))
+  port = SimulatorPort(robot.motors, "lo", domain)
   gains = []
   serve(
     robot,
@@ -59,7 +59,7 @@ def vendor(domain: int) -> dict:
 def corrupted(domain: int) -> dict:
   """A robot whose checksums are all wrong."""
   port = SimulatorPort(g1_motors(29), "lo", domain)
-  robot = SimulatedRobot(29)
+  robot = SimulatedRobot(g1_motors(29))
   state = robot.read()
   assert state is not None
   message = bytearray(Codec(g1_motors(29)).encode_state(state))

@@ -12,7 +12,7 @@ from decap.deploy.measure import measure
 from decap.deploy.sim2sim import Trace, Walk, straight, walk
 from decap.deploy.simulation import SimCfg, SimulatedRobot
 from decap.errors import UserError
-from tests.deploy.robots import POLICY
+from tests.deploy.robots import MOTORS, POLICY
 
 CFG = SimCfg(seed=4)
 
@@ -24,7 +24,7 @@ def bundle() -> Bundle:
 
 @pytest.fixture(scope="module")
 def robot() -> SimulatedRobot:
-  return SimulatedRobot(29, CFG)
+  return SimulatedRobot(MOTORS, CFG)
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +98,7 @@ def test_operator_steers_back_to_the_line(bundle, robot):
 
 
 def test_a_robot_that_never_walks_is_refused(bundle):
-  robot = SimulatedRobot(29, CFG)
+  robot = SimulatedRobot(MOTORS, CFG)
   robot.read = lambda: None  # A dead network.
   with pytest.raises(UserError, match="did not get as far as walking"):
     walk(bundle, CFG, straight(0.5, 0.5), robot)

@@ -9,6 +9,8 @@ import pytest
 from decap.deploy.robot_io import COMMAND_DT_S, RobotCommand
 from decap.deploy.simulation import KNEE_SHARE, SimCfg, SimulatedRobot
 from decap.errors import UserError
+from decap.robots.g1_motors import G1_23DOF
+from tests.deploy.robots import MOTORS
 
 QUIET = SimCfg(noise=0.0, delay_s=0.0)
 
@@ -30,7 +32,7 @@ def run(robot: SimulatedRobot, seconds: float, command: RobotCommand) -> None:
 
 
 def test_torque_is_pd_at_the_motor():
-  robot = SimulatedRobot(29, QUIET)
+  robot = SimulatedRobot(MOTORS, QUIET)
   target = robot.motors.array("default_pos").copy()
   target[3] += 0.1
   kp, kd = np.full(29, 20.0), np.full(29, 0.5)
@@ -42,7 +44,7 @@ def test_torque_is_pd_at_the_motor():
 
 
 def test_torque_ends_at_the_peak_and_falls_with_speed():
-  robot = SimulatedRobot(29, QUIET)
+  robot = SimulatedRobot(MOTORS, QUIET)
   effort, top = robot.motors.array("effort_limit"), robot.motors.array("velocity_limit")
   far = RobotCommand(np.full(29, 1e6), np.ones(29), np.zeros(29))
   robot.write(far)
@@ -54,7 +56,7 @@ def test_torque_ends_at_the_peak_and_falls_with_speed():
 
 
 def test_motor_strength_scales_torque_and_peak():
-  weak = SimulatedRobot(29, replace(QUIET, motor_strength=0.5))
+  weak = SimulatedRobot(MOTORS, replace(QUIET, motor_strength=0.5))
   weak.write(RobotCommand(np.full(29, 1e6), np.ones(29), np.zeros(29)))
   weak.step()
   np.testing.assert_allclose(weak.torque, 0.5 * weak.motors.array("effort_limit"))
@@ -62,7 +64,7 @@ def test_motor_strength_scales_torque_and_peak():
 
 @pytest.mark.parametrize("delay_s", [0.0, 0.0005, 0.02])
 def test_commands_reach_the_motors_after_the_delay(delay_s: float):
-  robot = SimulatedRobot(29, replace(QUIET, delay_s=delay_s))
+  robot = SimulatedRobot(MOTORS, replace(QUIET, delay_s=delay_s))
   zeros = np.zeros(29)
   robot.write(RobotCommand(zeros, zeros, zeros, tau_ff=np.ones(29)))
   steps = round(delay_s / 0.0005)
@@ -74,7 +76,7 @@ def test_commands_reach_the_motors_after_the_delay(delay_s: float):
 
 
 def test_mode_zero_switches_motors_off():
-  robot = SimulatedRobot(29, QUIET)
+  robot = SimulatedRobot(MOTORS, QUIET)
   command = standing(robot)
   command.mode = 0
   command.tau_ff = np.ones(29)
@@ -84,7 +86,7 @@ def test_mode_zero_switches_motors_off():
 
 
 def test_states_come_once_per_command_period_in_simulated_time():
-  robot = SimulatedRobot(23, SimCfg())
+  robot = SimulatedRobot(G1_23DOF, SimCfg())
   first = robot.read()
   assert first is not None and first.tick == 0 and len(first.q) == 23
   assert robot.read() is None
@@ -99,7 +101,7 @@ def test_states_come_once_per_command_period_in_simulated_time():
   [("flat", 0.0, 1.0), ("carpet", 2.0, 6.0), ("grass", 15.0, 25.0)],
 )
 def test_soft_grounds_give_way_under_a_standing_robot(terrain, least_mm, most_mm):
-  robot = SimulatedRobot(29, replace(QUIET, terrain=terrain))
+  robot = SimulatedRobot(MOTORS, replace(QUIET, terrain=terrain))
   run(robot, 0.3, standing(robot))
   robot.release()
   run(robot, 0.7, standing(robot))
@@ -109,7 +111,7 @@ def test_soft_grounds_give_way_under_a_standing_robot(terrain, least_mm, most_mm
 
 
 def test_gantry_holds_a_limp_robot_and_release_lets_it_fall():
-  robot = SimulatedRobot(29, QUIET)
+  robot = SimulatedRobot(MOTORS, QUIET)
   robot.sleep_until(0.5)
   assert robot.held and not robot.fallen()
   robot.release()
@@ -119,7 +121,7 @@ def test_gantry_holds_a_limp_robot_and_release_lets_it_fall():
 
 def test_payload_hangs_in_the_right_hand():
   light, heavy = (
-    SimulatedRobot(29, replace(QUIET, payload_kg=mass)) for mass in (0.0, 1.2)
+    SimulatedRobot(MOTORS, replace(QUIET, payload_kg=mass)) for mass in (0.0, 1.2)
   )
   assert np.isclose(heavy._mass - light._mass, 1.2)
   body = heavy.model.body("payload")
@@ -128,7 +130,7 @@ def test_payload_hangs_in_the_right_hand():
 
 def test_pushes_change_the_speed_by_what_they_say():
   robot = SimulatedRobot(
-    29, replace(QUIET, push_m_s=0.5, push_every_s=0.2, ground_friction=1e-3)
+    MOTORS, replace(QUIET, push_m_s=0.5, push_every_s=0.2, ground_friction=1e-3)
   )
   robot.release()
   robot.data.qpos[2] = 5.0  # In the air nothing else pushes sideways.
@@ -140,7 +142,7 @@ def test_pushes_change_the_speed_by_what_they_say():
 
 
 def test_joint_friction_is_a_share_of_the_peak():
-  robot = SimulatedRobot(29, replace(QUIET, joint_friction=0.02))
+  robot = SimulatedRobot(MOTORS, replace(QUIET, joint_friction=0.02))
   loss = robot.model.dof_frictionloss
   np.testing.assert_allclose(
     loss[robot.joint_qvel], 0.02 * robot.motors.array("effort_limit")
@@ -149,7 +151,7 @@ def test_joint_friction_is_a_share_of_the_peak():
 
 
 def test_head_swings_on_its_neck():
-  robot = SimulatedRobot(29, QUIET)
+  robot = SimulatedRobot(MOTORS, QUIET)
   run(robot, 0.2, standing(robot))
   robot.data.qvel[4] += 1.0  # A sudden nod of the whole robot.
   run(robot, 0.3, standing(robot))
@@ -166,13 +168,14 @@ def test_what_cannot_be_simulated_is_refused():
     ({"terrain": "lava"}, "lava"),
   ):
     with pytest.raises(UserError, match=word):
-      SimulatedRobot(29, replace(QUIET, **change))
+      SimulatedRobot(MOTORS, replace(QUIET, **change))
 
 
 def test_simulated_robot_needs_neither_torch_nor_mjlab():
   code = (
     "import sys; from decap.deploy.simulation import SimulatedRobot; "
-    "SimulatedRobot(29).step(); "
+    "from decap.robots.g1_motors import G1_29DOF; "
+    "SimulatedRobot(G1_29DOF).step(); "
     "print([m for m in ('torch', 'mjlab', 'onnx', 'matplotlib') if m in sys.modules])"
   )
   done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
@@ -180,7 +183,7 @@ def test_simulated_robot_needs_neither_torch_nor_mjlab():
 
 
 def test_accelerations_are_new_in_every_state():
-  robot, unread = SimulatedRobot(29, QUIET), SimulatedRobot(29, QUIET)
+  robot, unread = SimulatedRobot(MOTORS, QUIET), SimulatedRobot(MOTORS, QUIET)
   first = int(unread.model.sensor("acceleration").adr[0])
   for pause_s in (0.0, 0.002, 0.0025, 0.002, 0.0105, 0.002):
     for one in (robot, unread):  # As long as nobody reads, it is measured all the time.
@@ -192,7 +195,7 @@ def test_accelerations_are_new_in_every_state():
 
 @pytest.mark.parametrize("terrain", ["flat", "grass"])
 def test_options_that_save_time_leave_physics_as_it_is(terrain: str):
-  usual, plain = (SimulatedRobot(29, SimCfg(terrain=terrain)) for _ in range(2))
+  usual, plain = (SimulatedRobot(MOTORS, SimCfg(terrain=terrain)) for _ in range(2))
   plain.model.opt.integrator = mujoco.mjtIntegrator.mjINT_IMPLICITFAST
   plain.model.opt.disableflags = 0
   kicks = np.random.default_rng(0).normal(0.0, 2.0, usual.model.nv)

@@ -52,7 +52,7 @@ def test_controller_and_simulator_run_in_lockstep(domain):
   assert len(found["gains"]) == pytest.approx(SECONDS * 500, abs=3)
   # The same drive without a network in between ends in the same pose; the messages
   # round to single precision.
-  alone = SimulatedRobot(29, SimCfg(noise=0.1))
+  alone = SimulatedRobot(MOTORS, SimCfg(noise=0.1))
   _drive(alone, MOTORS, released())
   np.testing.assert_allclose(found["q"], alone.data.qpos[7:], atol=0.02)
 
@@ -192,7 +192,7 @@ def _damped(port: SimulatorPort, seconds: float) -> int:
 def test_the_watchdog_damps_when_the_controller_cannot(domain, how):
   port = SimulatorPort(MOTORS, "lo", domain)
   port.publish(state())
-  watchdog = Watchdog("lo", domain, 29, mode_machine=5, hang_s=0.3)
+  watchdog = Watchdog("lo", domain, MOTORS.name, mode_machine=5, hang_s=0.3)
   for _ in range(50):
     watchdog.beat()
     time.sleep(0.01)
@@ -212,7 +212,7 @@ def test_the_watchdog_damps_when_the_controller_cannot(domain, how):
 def test_nothing_moves_without_a_watchdog(domain, monkeypatch):
   monkeypatch.setattr(sys, "executable", shutil.which("true"))
   with pytest.raises(UserError, match="The watchdog did not start"):
-    Watchdog("lo", domain, 29, mode_machine=5, hang_s=0.3)
+    Watchdog("lo", domain, MOTORS.name, mode_machine=5, hang_s=0.3)
 
 
 def test_interfaces_and_libraries_that_are_not_there(tmp_path, monkeypatch):

@@ -12,7 +12,7 @@ from decap.deploy.bundle import load_bundle
 from decap.deploy.sim2sim import Trace, straight, walk
 from decap.deploy.simulation import SimCfg, SimulatedRobot
 from decap.deploy.states import Mode
-from tests.deploy.robots import POLICY
+from tests.deploy.robots import MOTORS, POLICY
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -34,7 +34,7 @@ def test_looks_have_the_state_of_the_simulation(monkeypatch):
     if not meshes:
       monkeypatch.setattr(looks, "_mesh_file", lambda: None)
     cfg = SimCfg(terrain="transitions", payload_kg=1.2)
-    shown, real = looks.build_looks(29, cfg), SimulatedRobot(29, cfg).model
+    shown, real = looks.build_looks(MOTORS, cfg), SimulatedRobot(MOTORS, cfg).model
     names = [real.joint(i).name for i in range(real.njnt)]
     assert [shown.joint(i).name for i in range(shown.njnt)] == names
     assert shown.nq == real.nq

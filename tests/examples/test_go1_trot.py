@@ -14,11 +14,12 @@ from decap.robots.go1 import LIMITS
 
 
 def test_limits_of_the_description_are_measured():
-  evaluation = go1_trot.trot(envs=12, steps=250)
-  assert evaluation.result.metrics["tracking"]["followed"]["mean"] > 0.6
-  assert evaluation.result.metrics["falls_per_minute"]["mean"] < 3.0
-  walking = profile.profile_trajectory(evaluation.trajectory)
-  limits = go1_trot.propose_limits(walking)
+  walking, standing = go1_trot.trot(), go1_trot.stand()
+  assert walking.result.metrics["tracking"]["followed"]["mean"] > 0.6
+  assert walking.result.metrics["falls_per_minute"]["mean"] < 3.0
+  assert standing.result.metrics["falls_per_minute"]["mean"] == 0.0
+  both = (walking.trajectory, standing.trajectory)
+  limits = profile.propose_limits(*map(profile.profile_trajectory, both), {})
   for name, groups in LIMITS.items():
-    # Fewer robots and steps than the description's numbers are of.
-    assert limits[name] == pytest.approx(groups, rel=0.25), name
+    # Rounding of another machine lets contacts go other ways.
+    assert limits[name] == pytest.approx(groups, rel=0.1), name

@@ -23,6 +23,7 @@ from decap.options.args import Args, at_least, output_folder
 from decap.options.types import Positive
 from decap.rl.display import Log, make_console
 from decap.runs import RunSpec, build_configs, default_run_folder
+from decap.tasks import get_task
 
 POLICIES = {
   "DeCap, calm torso": "g1-flat-decap-calm-torso",
@@ -35,6 +36,7 @@ FILM |= {"size": (320, 360), "distance": 2.2, "device": "cpu"}
 """Options of `decap play`: both robots of the video walk, then turn."""
 FPS = 12.5
 
+TASK = "g1-flat"
 HEADS = ("constraint", "limit", "", "before", "after", "violated before", "after")
 WINDOW = 3  # Iterations that "before" and "after" are means of.
 SKIP = 3  # Of the episodes that end in the first iterations, all are short.
@@ -42,15 +44,15 @@ SKIP = 3  # Of the episodes that end in the first iterations, all are short.
 FEW_SAMPLES = (
   *("--agent.algorithm.entropy-coef", "0"),
   *("--agent.algorithm.learning-rate", "1e-3"),
-  # Legs that start calmer than the task's comply sooner, and learn to walk later.
-  "--agent.policy.init-std",
-  "{'.*_(shoulder|elbow|wrist)_.*': 0.06, '.*(hip|knee|ankle|waist)_.*': 0.3}",
   # Ten steps of horizon throughout: limits weigh more, balance less.
   *("--agent.algorithm.feasibility.budget", "0.1"),
   *("--agent.algorithm.feasibility.target", "None"),
   *("--agent.algorithm.feasibility.quantile", "None"),
 )
 """What makes the limits show an effect within a minute on a CPU."""
+CALM_STD = 0.3
+"""Most noise that a joint starts with: legs that are calmer than the task's comply
+sooner, and learn to walk later."""
 
 
 @dataclass(kw_only=True)
@@ -72,6 +74,7 @@ class DemoArgs(Args):
   def run(self) -> None:
     """Compare and film the released policies, then train one from scratch."""
     output, policies = Path(self.output), find_policies()
+    checks.announce_imports("cpu")
     if policies:
       print("DeCap demo, part 1: two policies of a Unitree G1 that walk.", flush=True)
       compare_policies(policies, output)
@@ -100,7 +103,6 @@ def find_policies() -> dict[str, Path]:
 
 def compare_policies(policies: dict[str, Path], output: Path) -> None:
   """A quick evaluation of each, the tables of `decap compare`, and the report."""
-  checks.announce_imports("cpu")
   from decap.evaluation.policies import load_policy
 
   rows = []
@@ -123,10 +125,17 @@ def film_policies(policies: dict[str, Path], path: Path) -> None:
   play.record(play.PlayArgs(policies=named, video=str(path), **FILM), FPS)
 
 
+def demo_spec(num_envs: int, iterations: int) -> RunSpec:
+  """The demo's training: the task's, with what few samples need."""
+  noise = get_task(TASK).describe().exploration
+  calm = {joint: min(std, CALM_STD) for joint, std in noise.items()}
+  overrides = (*FEW_SAMPLES, "--agent.policy.init-std", str(calm))
+  return RunSpec(TASK, "decap", 1, num_envs, iterations, overrides=overrides)
+
+
 def train_briefly(args: DemoArgs) -> Path:
   """Train DeCap from scratch, print a table and draw curves; returns the run folder."""
-  envs, iterations = args.num_envs, args.iterations
-  spec = RunSpec("g1-flat", "decap", 1, envs, iterations, overrides=FEW_SAMPLES)
+  spec = demo_spec(args.num_envs, args.iterations)
   folder = default_run_folder(args.output, spec)
   history: list[Log] = []
   times: list[float] = []

@@ -35,8 +35,9 @@ class SimulatorArgs(Args):
     """Wait for a controller, then run in lockstep with it."""
     from decap.deploy.simulation import SimulatedRobot
     from decap.deploy.unitree import SimulatorPort, serve
+    from decap.robots.g1_motors import g1_motors
 
-    robot = SimulatedRobot(self.dof, self.world)
+    robot = SimulatedRobot(g1_motors(self.dof), self.world)
     port = SimulatorPort(robot.motors, "lo", self.domain)
     print("Waiting for 'decap deploy --simulator'; Ctrl-C ends.", flush=True)
     seconds: list[float] = []

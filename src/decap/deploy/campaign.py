@@ -17,6 +17,7 @@ from decap.deploy.kill import KIND as KILLED
 from decap.deploy.kill import play_kill
 from decap.deploy.operator import Script
 from decap.deploy.parallel import in_order
+from decap.deploy.robots import motors_for
 from decap.deploy.simulation import SimCfg, SimulatedRobot
 from decap.deploy.states import Mode
 from decap.deploy.stops import Limits
@@ -97,7 +98,9 @@ def _walk(
   bundle: Bundle, terrain: str, seed: int, leg_s: float, limits: Limits | None = None
 ) -> tuple[Leg, bool]:
   """A walk that ends with its time, its course or a stop; and whether the robot fell."""
-  sim = SimulatedRobot(len(bundle.joint_names), SimCfg(terrain=terrain, seed=seed))
+  sim = SimulatedRobot(
+    motors_for(bundle.joint_names), SimCfg(terrain=terrain, seed=seed)
+  )
   forward_only = terrain not in ("flat", "carpet")
   script = _commands(bundle, seed, forward_only)
   controller = Controller(

@@ -28,7 +28,7 @@ from decap.deploy.robot_io import (
 from decap.deploy.states import DRIVEN, NONE, STAND_S, Machine, Mode
 from decap.deploy.stops import Deadlines, Limits, Monitor, target_fault
 from decap.errors import UserError
-from decap.robots.g1_motors import RobotMotors
+from decap.robots.motors import RobotMotors
 
 BLEND_S = 0.5
 """Time in which a policy takes over from what drove before."""

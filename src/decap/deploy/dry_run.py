@@ -11,7 +11,7 @@ from decap.deploy.messages import Codec
 from decap.deploy.operator import Script
 from decap.deploy.robot_io import COMMANDS_PER_STEP, Robot, RobotCommand, RobotState
 from decap.deploy.states import Mode
-from decap.robots.g1_motors import RobotMotors
+from decap.robots.motors import RobotMotors
 
 BUDGET_MS = 1.0
 """Median of observation, network and command together, on one core."""

@@ -26,6 +26,7 @@ from decap.deploy.messages import BadMessage, Codec
 from decap.deploy.operator import Script
 from decap.deploy.recorder import Recorder, read_events
 from decap.deploy.robot_io import COMMAND_DT_S, Robot, RobotCommand, RobotState
+from decap.deploy.robots import motors_for
 from decap.deploy.simulation import SimCfg, SimulatedRobot
 from decap.deploy.states import Mode
 from decap.deploy.stops import MEASURED
@@ -285,7 +286,7 @@ def make_plan(kind: str, seed: int) -> FaultPlan:
 def play(kind: str, seed: int, bundle: Bundle) -> Outcome:
   """One run of a class that happens around one process."""
   plan = make_plan(kind, seed)
-  sim = SimulatedRobot(len(bundle.joint_names), SimCfg(seed=seed))
+  sim = SimulatedRobot(motors_for(bundle.joint_names), SimCfg(seed=seed))
   robot = FaultyRobot(sim, plan)
   policy = garbage(bundle, plan) if kind == "garbage from the policy" else bundle
   worlds = {"full disk": _full_disk, "wall clock jump": _wall_clock}

@@ -26,6 +26,7 @@ from decap.deploy.faults import (
 )
 from decap.deploy.recorder import read_events
 from decap.deploy.robot_io import COMMAND_DT_S, RobotCommand
+from decap.deploy.robots import motors_for
 from decap.deploy.simulation import SimCfg, SimulatedRobot
 from decap.deploy.states import STAND_S
 from decap.deploy.unitree import SimulatorPort, serve
@@ -54,7 +55,7 @@ def play_kill(seed: int, bundle: Bundle, domain: int) -> Outcome:
   """Kill a walking controller at a time by seed; the watchdog must damp the robot."""
   plan = make_plan(KIND, seed)
   plan.start_s += STAND_S + _RELEASE_S - WALK_S
-  sim = SimulatedRobot(len(bundle.joint_names), SimCfg(seed=seed))
+  sim = SimulatedRobot(motors_for(bundle.joint_names), SimCfg(seed=seed))
   port = SimulatorPort(sim.motors, "lo", domain)
   seen = Observed(sim)
   with tempfile.TemporaryDirectory(prefix="decap-kill-") as folder:

@@ -13,16 +13,17 @@ import mujoco
 import numpy as np
 
 from decap.deploy.simulation import SimCfg, build_spec
+from decap.robots.motors import RobotMotors
 
 COLLISION_GROUP, PICTURE_GROUP = 3, 2
 
 
-def build_looks(dof: int, cfg: SimCfg) -> mujoco.MjModel:
+def build_looks(motors: RobotMotors, cfg: SimCfg) -> mujoco.MjModel:
   """The model of `build_spec` with light, sky and, where there are any, meshes.
 
   Its state has the same layout, so poses of the simulation can be shown in it.
   """
-  spec = build_spec(dof, cfg)
+  spec = build_spec(motors, cfg)
   spec.visual.global_.offwidth, spec.visual.global_.offheight = 1280, 720
   spec.visual.headlight.ambient = [0.35, 0.35, 0.35]
   spec.visual.headlight.diffuse = [0.5, 0.5, 0.5]

@@ -13,7 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from decap.deploy.robot_io import REMOTE_BYTES, RobotCommand, RobotState
-from decap.robots.g1_motors import NUM_SLOTS, RobotMotors
+from decap.robots.motors import RobotMotors
+
+NUM_SLOTS = 35
+"""Motor slots in a message; the G1 uses the first 29."""
 
 _MOTOR_CMD = np.dtype(
   [

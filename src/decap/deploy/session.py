@@ -21,12 +21,13 @@ from decap.deploy.operator import Input, Operator
 from decap.deploy.policy import RunningPolicy
 from decap.deploy.recorder import EVENTS_FILE, Recorder
 from decap.deploy.robot_io import Robot, RobotState
+from decap.deploy.robots import motors_for
 from decap.deploy.screen import Screen
 from decap.deploy.states import Mode, Requests
 from decap.deploy.unitree import UnitreeRobot
 from decap.deploy.watchdog import HANG_S, Watchdog
 from decap.errors import UserError
-from decap.robots.g1_motors import RobotMotors, g1_motors
+from decap.robots.motors import RobotMotors
 
 LISTEN_S = 0.5
 """How long other publishers are listened for before anything is sent."""
@@ -40,10 +41,7 @@ def load_policies(sources: Sequence[str]) -> tuple[list[Bundle], RobotMotors]:
   """All bundles (of runs, their own), checked to fit one robot, and its motors."""
   bundles = [load_bundle(bundle_folder(source)) for source in sources]
   first = bundles[0]
-  try:
-    motors = g1_motors(len(first.joint_names))
-  except ValueError as error:
-    raise UserError(f"{first.folder}: {error}.") from error
+  motors = motors_for(first.joint_names, first.folder)
   for bundle in bundles:
     RunningPolicy(bundle, motors.joint_names)
   return bundles, motors
@@ -178,9 +176,10 @@ def start_watchdog(
   assert robot.mode_machine is not None
   # A simulator in lockstep may take its time; only a death counts there.
   hang_s = 60.0 if lockstep else HANG_S
-  dof = len(robot.motors.motors)
   events = (log / EVENTS_FILE).absolute() if log else None
-  return Watchdog(interface, domain, dof, robot.mode_machine, hang_s, events)
+  return Watchdog(
+    interface, domain, robot.motors.name, robot.mode_machine, hang_s, events
+  )
 
 
 def stopped_by_fault(controller: Controller) -> bool:

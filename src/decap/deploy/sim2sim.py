@@ -19,6 +19,7 @@ from decap.deploy.controller import Controller, Cycle
 from decap.deploy.grounds import TERRAINS
 from decap.deploy.operator import Input
 from decap.deploy.robot_io import RobotState
+from decap.deploy.robots import motors_for
 from decap.deploy.sensors import GYROS
 from decap.deploy.simulation import SimCfg, SimulatedRobot
 from decap.deploy.states import NONE, Mode, Requests
@@ -111,7 +112,7 @@ def walk(
   Args:
     robot: Built from the same config before; it is reset. A fresh one by default.
   """
-  robot = robot or SimulatedRobot(len(bundle.joint_names), cfg)
+  robot = robot or SimulatedRobot(motors_for(bundle.joint_names), cfg)
   robot.reset()
   recorder = _Recorder(robot, plan, bundle.joint_names)
   controller = Controller(

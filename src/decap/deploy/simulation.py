@@ -20,7 +20,7 @@ from decap.deploy.robot_io import COMMAND_DT_S, Robot, RobotCommand, RobotState
 from decap.deploy.sensors import GYROS, Gyro, NoisyBody, add_sensors
 from decap.deploy.sim_cfg import SimCfg
 from decap.deploy.terrain import add_terrain, ground_height
-from decap.robots.g1_motors import RobotMotors, g1_motors
+from decap.robots.motors import RobotMotors
 
 PHYSICS_DT_S = 0.0005
 STEPS_PER_COMMAND = round(COMMAND_DT_S / PHYSICS_DT_S)
@@ -37,9 +37,9 @@ _LEFT_OUT = int(mujoco.mjtStage.mjSTAGE_NONE)
 _START = (0.0, 0.0, _START_HEIGHT_M)
 
 
-def build_spec(dof: int, cfg: SimCfg) -> mujoco.MjSpec:
+def build_spec(motors: RobotMotors, cfg: SimCfg) -> mujoco.MjSpec:
   """The robot on its terrain, with sensors and payload."""
-  spec = mujoco.MjSpec.from_file(str(MODELS / f"g1_{dof}dof.xml"))
+  spec = mujoco.MjSpec.from_file(str(MODELS / f"{motors.name}.xml"))
   spec.option.timestep = PHYSICS_DT_S
   # The neck's damping is all that is implicit in implicitfast here, and in this, too.
   spec.option.integrator = mujoco.mjtIntegrator.mjINT_EULER
@@ -56,12 +56,12 @@ def build_spec(dof: int, cfg: SimCfg) -> mujoco.MjSpec:
 class SimulatedRobot(Robot):
   """The robot of `robot_io`, in MuJoCo."""
 
-  def __init__(self, dof: int, cfg: SimCfg | None = None):
+  def __init__(self, motors: RobotMotors, cfg: SimCfg | None = None):
     self.cfg = cfg or SimCfg()
     self.cfg.check()
-    self.motors: RobotMotors = g1_motors(dof)
+    self.motors = motors
     self.joint_names = self.motors.joint_names
-    self.model = build_spec(dof, self.cfg).compile()
+    self.model = build_spec(motors, self.cfg).compile()
     self.data = mujoco.MjData(self.model)
     self.held = True
     """Whether the gantry holds the robot; it does until `release`."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from decap.deploy.robot_io import RobotState
-from decap.robots.g1_motors import RobotMotors
+from decap.robots.motors import RobotMotors
 
 
 def measured_sizes(joints: int) -> dict[str, int]:

@@ -14,7 +14,7 @@ from decap.deploy.dds import Participant, Reader, Writer
 from decap.deploy.messages import LOW_CMD, LOW_STATE, TYPE_NAMES, BadMessage, Codec
 from decap.deploy.robot_io import COMMAND_DT_S, Robot, RobotCommand, RobotState
 from decap.errors import UserError
-from decap.robots.g1_motors import RobotMotors
+from decap.robots.motors import RobotMotors
 
 COMMAND_TOPIC = "rt/lowcmd"
 STATE_TOPIC = "rt/lowstate"

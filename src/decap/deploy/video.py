@@ -10,6 +10,7 @@ import numpy as np
 
 from decap.deploy.looks import build_looks
 from decap.deploy.measure import speed_over_time
+from decap.deploy.robots import motors_for
 from decap.deploy.sim2sim import Trace
 from decap.deploy.simulation import SimCfg
 from decap.files import replacing
@@ -31,7 +32,7 @@ def render(
     camera: "follow" for one beside the robot, or a camera of the model.
     size: Width and height in pixels.
   """
-  model = build_looks(len(trace.joint_names), cfg)
+  model = build_looks(motors_for(trace.joint_names), cfg)
   data = mujoco.MjData(model)
   view = _follow() if camera == "follow" else camera
   frames = []

@@ -16,6 +16,7 @@ from decap.deploy.looks import build_looks
 from decap.deploy.operator import Input
 from decap.deploy.policy import RunningPolicy
 from decap.deploy.robot_io import RobotState
+from decap.deploy.robots import motors_for
 from decap.deploy.sim2sim import FADE_S, STAND_S
 from decap.deploy.simulation import SimCfg, SimulatedRobot
 from decap.deploy.states import Mode, Requests
@@ -64,10 +65,10 @@ class Viewer:
     import viser
     from mjviser import ViserMujocoScene
 
-    dof = len(bundle.joint_names)
+    motors = motors_for(bundle.joint_names)
     self._bundle = bundle
-    self._robot = SimulatedRobot(dof, cfg)
-    self._looks = build_looks(dof, cfg)
+    self._robot = SimulatedRobot(motors, cfg)
+    self._looks = build_looks(motors, cfg)
     self._shown = mujoco.MjData(self._looks)
     # On this machine only, as `decap play`.
     self._server = viser.ViserServer(host="localhost", port=port)

@@ -37,15 +37,20 @@ class Watchdog:
     self,
     interface: str,
     domain: int,
-    dof: int,
+    robot: str,
     mode_machine: int,
     hang_s: float,
     events: Path | None = None,
   ):
-    """`events` is the log of the flight, where it says why it damped."""
+    """Start the process, and wait until it is on the network.
+
+    Args:
+      robot: Its name among the known ones.
+      events: The log of the flight, where it says why it damped.
+    """
     read_end, self._pipe = os.pipe()
     os.set_blocking(self._pipe, False)
-    arguments = [interface, domain, dof, mode_machine, hang_s, read_end, events or ""]
+    arguments = [interface, domain, robot, mode_machine, hang_s, read_end, events or ""]
     self._process = subprocess.Popen(
       [sys.executable, "-m", "decap.deploy.watchdog", *map(str, arguments)],
       pass_fds=[read_end],
@@ -105,14 +110,14 @@ def main(arguments: list[str]) -> int:
   from decap.deploy.controller import damping_of
   from decap.deploy.dds import Participant, Writer
   from decap.deploy.messages import LOW_CMD, TYPE_NAMES, Codec
+  from decap.deploy.robots import MOTORS
   from decap.deploy.unitree import COMMAND_TOPIC
-  from decap.robots.g1_motors import g1_motors
 
-  interface, domain, dof, mode_machine, hang_s, pipe, events = arguments
+  interface, domain, robot, mode_machine, hang_s, pipe, events = arguments
   participant = Participant(interface, int(domain))
   topic = participant.topic(COMMAND_TOPIC, TYPE_NAMES["cmd"], LOW_CMD)
   writer = Writer(participant, topic)
-  motors = g1_motors(int(dof))
+  motors = MOTORS[robot]
   damping = Codec(motors).encode_command(damping_of(motors), int(mode_machine))
   print("watching", flush=True)
   how = watch(int(pipe), float(hang_s))

@@ -1,9 +1,10 @@
 """What a task, a learner and an evaluation have to know of a robot: one description.
 
 A robot is a function that returns a `RobotDescription`, and tasks name that function
-(decap.tasks). All that depends on the robot is here, so that nothing else knows the name
-of a joint. What a robot's own computer needs, motor slots and gains, is in a module without torch and
-mjlab beside it (g1_motors.py), because deployment has neither.
+(decap.tasks). All that training and evaluation take from the robot is here, so that
+nothing else in them knows the name of a joint. What a robot's own computer needs, motor
+slots and gains, is in a module without torch and mjlab beside it (motors.py,
+g1_motors.py), because deployment has neither.
 """
 
 from __future__ import annotations

@@ -1,64 +1,14 @@
 """The G1's motors, for robots' computers: slots, gains, limits, default pose.
 
-Plain numbers, because deployment has neither torch nor mjlab. A test compares them
-with mjlab's model, which the policies are trained on. The 23-DoF robot has the same
-motor slots, six of them empty: always map by name.
+A test compares them with mjlab's model, which the policies are trained on. The 23-DoF
+robot has the same motor slots, six of them empty: always map by name.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import pi
 
-import numpy as np
-
-NUM_SLOTS = 35
-"""Motor slots in a message; the G1 uses the first 29."""
-
-
-@dataclass(frozen=True)
-class Motor:
-  """One joint as its motor sees it."""
-
-  joint: str
-  slot: int
-  """Index in the motor arrays of the robot's messages."""
-  kp: float
-  """Stiffness that mjlab's policies use, Nm/rad."""
-  kd: float
-  """Damping that goes with it, Nm·s/rad."""
-  effort_limit: float
-  """Peak torque, Nm."""
-  velocity_limit: float
-  """Speed at which no torque is left, rad/s."""
-  position_limits: tuple[float, float]
-  """Range of the joint, rad."""
-  default_pos: float
-  """Standing pose, rad."""
-
-
-@dataclass(frozen=True)
-class RobotMotors:
-  """All motors of one robot, in the order of its joints."""
-
-  name: str
-  motors: tuple[Motor, ...]
-  mode_machines: tuple[int, ...]
-  """What the robot may call itself (`mode_machine` of its states)."""
-
-  @property
-  def joint_names(self) -> tuple[str, ...]:
-    return tuple(m.joint for m in self.motors)
-
-  @property
-  def slots(self) -> tuple[int, ...]:
-    """Motor slot of each joint."""
-    return tuple(m.slot for m in self.motors)
-
-  def array(self, field: str) -> np.ndarray:
-    """A field of all motors, [J] (`position_limits`: [J, 2])."""
-    return np.array([getattr(m, field) for m in self.motors], np.float64)
-
+from decap.robots.motors import Motor, RobotMotors
 
 # Kind of motor → armature kg·m², effort limit Nm, velocity limit rad/s.
 _ACTUATORS = {
@@ -143,9 +93,9 @@ def _motor(
   )
 
 
-G1_29DOF = RobotMotors("g1-29dof", _motors(), (2, 5, 11, 12, 13, 14, 15, 16))
+G1_29DOF = RobotMotors("g1_29dof", _motors(), (2, 5, 11, 12, 13, 14, 15, 16))
 G1_23DOF = RobotMotors(
-  "g1-23dof",
+  "g1_23dof",
   tuple(m for m in _motors() if m.slot not in _EMPTY_ON_23DOF),
   (1, 4, 10),
 )
