@@ -28,20 +28,12 @@ _MANAGERS = (
 _OPAQUE_MODULES = ("mujoco", "warp", "numpy", "torch", "mujoco_warp", "viser", "typing")
 # Back references, fixed indices, and what is derived from other state.
 _OPAQUE_ATTRIBUTES = {
-  "_env",
   "cfg",
   "spec",
-  "_spec",
   "indexing",
   "data_view",
-  "_data_view",
-  "_cached_data",
-  "_obs_buffer",
-  "_tensor_cache",
-  "_curriculum_state",
-  "_index_groups",
   "_task_rows",
-  "_actuators",
+  *mjlab_private.NOT_STATE,
 }
 
 # Paths of older checkpoints → where that state is now.
