@@ -172,27 +172,6 @@ def test_state_dict_continues_bit_for_bit():
     assert torch.equal(a, b)
 
 
-def test_state_of_before_the_composition_goes_on(env):
-  env.reset(seed=1)
-  env.step(actions(env))
-  saved = env.state_dict()
-  tensors = saved["tensors"]
-  # As it was written by decap 0.1: on the manager, scales with a leading dimension.
-  for name in ("limit", "p_max"):
-    path = f"constraint_manager/composition/{name}"
-    tensors[f"constraint_manager/{name}"] = tensors.pop(path)
-  for name in ("row_columns", "row_limit"):
-    path = f"constraint_manager/composition/{name}"
-    tensors[f"constraint_manager/_{name}"] = tensors.pop(path)
-  for name in ("floor", "value", "gain"):
-    path = f"constraint_manager/composition/scale/{name}"
-    tensors[f"constraint_manager/scale/{name}"] = tensors.pop(path).unsqueeze(0)
-  value = tensors["constraint_manager/scale/value"].clone()
-  env.step(actions(env))
-  env.load_state_dict(saved)
-  assert torch.equal(env.constraint_manager.composition.scale.value, value[0])
-
-
 def test_state_of_another_environment_is_refused(env):
   other = make_env(num_envs=3)
   with pytest.raises(ValueError, match="shape"):

@@ -36,20 +36,6 @@ _OPAQUE_ATTRIBUTES = {
   *mjlab_private.NOT_STATE,
 }
 
-# Paths of older checkpoints → where that state is now.
-_MOVED = {
-  f"constraint_manager/{old}": f"constraint_manager/composition/{new}"
-  for old, new in {
-    "limit": "limit",
-    "p_max": "p_max",
-    "_row_columns": "row_columns",
-    "_row_limit": "row_limit",
-    "scale/floor": "scale/floor",
-    "scale/value": "scale/value",
-    "scale/gain": "scale/gain",
-  }.items()
-}
-
 
 def state_dict(env: ConstrainedEnv) -> dict[str, Any]:
   """Tensors by path, the simulation's state and the counters."""
@@ -69,7 +55,7 @@ def state_dict(env: ConstrainedEnv) -> dict[str, Any]:
 def load_state_dict(env: ConstrainedEnv, saved: dict[str, Any]) -> None:
   """Writes a saved state into an environment built from the same config."""
   tensors, rings = _parts(env)
-  values = {_MOVED.get(path, path): t for path, t in saved["tensors"].items()}
+  values = saved["tensors"]
   if tensors.keys() != values.keys():
     odd = sorted(tensors.keys() ^ values.keys())
     raise ValueError(
@@ -77,8 +63,6 @@ def load_state_dict(env: ConstrainedEnv, saved: dict[str, Any]) -> None:
     )
   for path, tensor in tensors.items():
     value = values[path]
-    if value.shape == (1, *tensor.shape):
-      value = value[0]  # An older violation scale.
     if value.shape != tensor.shape:
       raise ValueError(
         f"the saved environment has {path} of shape {tuple(value.shape)}, "
