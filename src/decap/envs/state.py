@@ -32,7 +32,6 @@ _OPAQUE_ATTRIBUTES = {
   "spec",
   "indexing",
   "data_view",
-  "_task_rows",
   *mjlab_private.NOT_STATE,
 }
 
