@@ -1,5 +1,7 @@
 """The control step: free of waiting, resets by mask, the same as mjlab's."""
 
+import re
+
 import pytest
 import torch
 from mjlab.envs import ManagerBasedRlEnv
@@ -134,6 +136,8 @@ def test_a_changed_limit_takes_effect(env):
   k = manager.cost_names.index("joint_vel/upper")
   *_, extras = env.step(actions(env))
   assert (extras["constraints"]["costs"][:, k] == 1).all()
+  manager.set_limit("joint_vel/upper", 3.1)
+  assert re.search(r"joint_vel/upper +\| +3\.1 ", str(manager))
   manager.set_limit("joint_vel/upper", 3.0)
   elbow = 29 * 3 + env.scene["robot"].joint_names.index("left_elbow_joint")
   assert manager.composition.limit[elbow] == 3.0
