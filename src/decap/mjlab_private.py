@@ -1,8 +1,10 @@
 """Every private name of mjlab that we use, and what for.
 
 mjlab resets by index and computes term by term; a control step that never waits needs
-the buffers behind that, which have no public names. Another release of mjlab may rename
-them: it breaks this file and no other, and `tests/test_mjlab_private.py` says where.
+the buffers behind that, which have no public names. Functions reach them, `NOT_STATE`
+lists those that a checkpoint leaves out, and `HOOKS` what our classes share with the
+mjlab classes that they inherit from: only these names stand in other files, too. Another
+release of mjlab may rename any of them; `tests/test_mjlab_private.py` says which.
 """
 
 from __future__ import annotations
@@ -17,13 +19,32 @@ import torch
 # mjlab is itself being imported.
 
 ##
-# Terms.
+# Base classes.
 ##
 
+HOOKS: dict[str, dict[str, str]] = {
+  "mjlab.envs.manager_based_rl_env:ManagerBasedRlEnv": {
+    "_reset_idx": "resets by index, which ours refuses",
+  },
+  "mjlab.managers.manager_base:ManagerBase": {
+    "_env": "the environment of a manager",
+    "_prepare_terms": "builds a manager's terms",
+  },
+  "mjlab.managers.command_manager:CommandTerm": {
+    "_env": "the environment of a command",
+    "_update_command": "what a command becomes in every step",
+    "_update_metrics": "how well a command is followed",
+  },
+  "mjlab.sim.sim:Simulation": {
+    "_finish_init": "the end of a simulation's constructor, when there is a model",
+  },
+}
+"""mjlab's class → its private members that our subclasses override or read of
+themselves, and what each is."""
 
-def terms(manager: Any) -> dict[str, Any]:
-  """Terms of an action or a command manager by name. (All public, for completeness.)"""
-  return {name: manager.get_term(name) for name in manager.active_terms}
+##
+# Terms.
+##
 
 
 def event_terms(manager: Any, mode: str) -> list[Any]:
@@ -203,8 +224,22 @@ def delays(actuator: Any) -> bool:
 
 
 ##
-# Counters and buffers that a checkpoint holds.
+# Counters and buffers that a checkpoint holds, and what it leaves out.
 ##
+
+NOT_STATE: dict[str, str] = {
+  "_env": "the way back to the environment, of managers and terms",
+  "_spec": "the model's source, of entities",
+  "_actuators": "of entities, which hold them in groups as well",
+  "_index_groups": "which joints an actuator group drives",
+  "_data_view": "a sensor's window on the simulation's data",
+  "_cached_data": "what a sensor computed last; it is made to read anew",
+  "_obs_buffer": "what the observation manager returned last; see forget_observations",
+  "_curriculum_state": "what curricula returned last, which mjlab logs",
+  "_tensor_cache": "a noise config's numbers on the device",
+}
+"""Attributes of mjlab's objects that hold nothing of their own to save, and what they
+are."""
 
 
 def substeps_done(env: Any) -> int:

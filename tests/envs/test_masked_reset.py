@@ -224,6 +224,17 @@ def test_everything_that_remembers_is_saved():
     assert torch.equal(a, b)
 
 
+def test_state_of_another_form_is_refused():
+  env = start(make_cfg())
+  saved, path = env.state_dict(), "constraint_manager/composition/scale/value"
+  value = saved["tensors"].pop(path)
+  with pytest.raises(ValueError, match=f"other state than this one: {path}"):
+    env.load_state_dict(saved)
+  saved["tensors"][path] = value.unsqueeze(0)
+  with pytest.raises(ValueError, match=rf"{path} of shape \(1, 2\), this one \(2,\)"):
+    env.load_state_dict(saved)
+
+
 def test_delays_count_substeps():
   env = start(remembering(make_cfg()))
   buffer = env.scene["cartpole"]._builtin_group._delayed_groups[0].delay_buffer._buffer

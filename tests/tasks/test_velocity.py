@@ -1,8 +1,16 @@
 """What holds for every registered task, whatever its numbers."""
 
-import pytest
+from dataclasses import replace
 
+import pytest
+import torch
+
+from decap.envs.constrained_env import ConstrainedEnv
+from decap.errors import UserError
+from decap.methods import get_method
+from decap.rl.config import AgentCfg
 from decap.tasks import TASKS, env_cfg
+from decap.tasks.velocity import velocity_env_cfg
 
 
 @pytest.fixture(params=list(TASKS))
@@ -38,6 +46,30 @@ def test_limits_and_groups_are_the_robot_s(name, cfg):
     assert cfg.constraints[quantity].limits == limits
   assert cfg.groups == robot.groups
   assert cfg.scene.entities["robot"] == robot.entity
+
+
+def test_a_robot_may_have_limits_of_scalars():
+  robot = TASKS["g1-flat"].describe()
+  limits = {**robot.limits, "tilt": 0.5, "foot_force": 900.0}
+  cfg = velocity_env_cfg(replace(robot, limits=limits))
+  cfg.scene.num_envs = 2
+  env = ConstrainedEnv(cfg, "cpu")
+  env.reset(seed=0)
+  constraints = env.step(torch.zeros(2, 29))[-1]["constraints"]
+  assert env.constraint_manager.cost_names[-2:] == ("tilt", "foot_force")
+  assert constraints["quantities"]["tilt"].shape == (2,)
+  force = env.scene["feet_contact"].data.force.norm(dim=-1).amax(1)
+  assert torch.equal(constraints["margins"]["foot_force"], force / 900.0)
+  # A method adds its own beside them.
+  get_method("decap-calm-torso").edit(cfg, AgentCfg())
+  assert list(cfg.constraints)[-3:] == ["tilt", "foot_force", "torso_ang_vel"]
+
+
+def test_a_limit_of_an_unknown_quantity_is_named():
+  robot = TASKS["g1-flat"].describe()
+  robot = replace(robot, limits={**robot.limits, "warmth": 60.0})
+  with pytest.raises(UserError, match="'warmth' .*joint_vel, tilt, foot_force"):
+    velocity_env_cfg(robot)
 
 
 def test_the_critic_sees_what_the_actor_does_without_noise(cfg):

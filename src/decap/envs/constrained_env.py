@@ -31,6 +31,7 @@ from decap.envs import mirror, state
 from decap.envs.constraint_manager import ConstraintManager, ConstraintTermCfg
 from decap.envs.device_log import DeviceLog
 from decap.envs.following import FollowingCfg, followed
+from decap.envs.masked import terms_of
 from decap.envs.masked_reset import MaskedReset, remembers
 from decap.envs.mdp.actuation import ActuationCfg, randomise_actuation
 from decap.envs.observation_manager import JoinedObservationManager
@@ -323,7 +324,7 @@ class ConstrainedEnv(ManagerBasedRlEnv):
   def _controls_are_constant(self) -> bool:
     """Whether all substeps of a control step may run in one call."""
     constant = (JointPositionAction, JointVelocityAction, JointEffortAction)
-    actions = mjlab_private.terms(self.action_manager).values()
+    actions = terms_of(self.action_manager).values()
     if any(type(term) not in constant for term in actions):
       return False
     if any(map(mjlab_private.computes_controls, self.scene.entities.values())):

@@ -44,6 +44,11 @@ def is_masked(func: Any) -> bool:
   return getattr(func, "masked", False)
 
 
+def terms_of(manager: Any) -> dict[str, Any]:
+  """Terms of an action or a command manager by name."""
+  return {name: manager.get_term(name) for name in manager.active_terms}
+
+
 def kept(env: ManagerBasedRlEnv, key: Any, make: Callable[[], T]) -> T:
   """What never changes, made on the first call and kept by the environment."""
   cache: dict[Any, T] = env.__dict__.setdefault("_constants", {})

@@ -21,7 +21,7 @@ from mjlab.sensor.sensor import Sensor
 from mjlab.utils.noise.noise_model import NoiseModel
 
 from decap import mjlab_private
-from decap.envs.masked import is_masked, masked, redraw_where
+from decap.envs.masked import is_masked, masked, redraw_where, terms_of
 
 if TYPE_CHECKING:
   from decap.envs.constrained_env import ConstrainedEnv
@@ -89,12 +89,12 @@ class MaskedReset:
     manager = env.action_manager
     for buffer in (manager.action, manager.prev_action, manager.prev_prev_action):
       buffer.masked_fill_(mask.unsqueeze(1), 0.0)
-    for term in mjlab_private.terms(manager).values():
+    for term in terms_of(manager).values():
       term.raw_action.masked_fill_(mask.unsqueeze(1), 0.0)
     self._rewards.masked_fill_(mask, 0.0)
     if env.metrics_manager.active_terms:
       mjlab_private.reset_metrics(env.metrics_manager, mask)
-    for command in mjlab_private.terms(env.command_manager).values():
+    for command in terms_of(env.command_manager).values():
       if is_masked(command):
         command.reset_masked(mask)
       elif len(ids := self._indices(mask)) > 0:
@@ -148,7 +148,7 @@ class MaskedReset:
     }
     for name, value in _episode_metrics(env.metrics_manager):
       ended[(f"Episode_Metrics/{name}",)] = torch.where(mask, value, 0.0)
-    for name, command in mjlab_private.terms(env.command_manager).items():
+    for name, command in terms_of(env.command_manager).items():
       for metric, value in command.metrics.items():
         ended[(f"Metrics/{name}/{metric}",)] = value
     env.log.mean(ended, mask)
@@ -229,7 +229,7 @@ class MaskedReset:
       add(f"noise model of {name}", model)
     for name, buffer in mjlab_private.observation_buffers(observations):
       add_by_index(f"history or delay of {name}", buffer)
-    for name, action in mjlab_private.terms(env.action_manager).items():
+    for name, action in terms_of(env.action_manager).items():
       if type(action).reset is not BaseAction.reset:
         add(f"action {name}", action)
     for name, sensor in env.scene.sensors.items():
@@ -256,7 +256,7 @@ class MaskedReset:
         on_host = term.is_global_time or term.min_step_count_between_reset
         if not is_masked(term.func) or on_host:
           found.append(f"event {name}")
-    for name, command in mjlab_private.terms(env.command_manager).items():
+    for name, command in terms_of(env.command_manager).items():
       if not is_masked(command):
         found.append(f"command {name}")
     found += [f"state of {n}" for n, reset in self._class_terms if not is_masked(reset)]

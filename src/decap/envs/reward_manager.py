@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -53,16 +52,6 @@ class StackedRewardManager(RewardManager):
       if not math.isfinite(weight):
         raise ValueError(f"the weight of reward '{name}' must be finite, not {weight}")
     self._weights.copy_(torch.tensor(weights, device=self.device).unsqueeze(1))
-
-  def rows(self, names: Sequence[str]) -> torch.Tensor:
-    """Where these terms are in ``rates``; all terms if none is named. # [n]"""
-    unknown = sorted(set(names) - set(self.active_terms))
-    if unknown:
-      raise ValueError(
-        f"no reward '{unknown[0]}'; there are {', '.join(self.active_terms)}"
-      )
-    indices = [self.active_terms.index(name) for name in names or self.active_terms]
-    return torch.tensor(indices, dtype=torch.long, device=self.device)
 
   @property
   def rates(self) -> torch.Tensor:

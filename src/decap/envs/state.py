@@ -28,34 +28,11 @@ _MANAGERS = (
 _OPAQUE_MODULES = ("mujoco", "warp", "numpy", "torch", "mujoco_warp", "viser", "typing")
 # Back references, fixed indices, and what is derived from other state.
 _OPAQUE_ATTRIBUTES = {
-  "_env",
   "cfg",
   "spec",
-  "_spec",
   "indexing",
   "data_view",
-  "_data_view",
-  "_cached_data",
-  "_obs_buffer",
-  "_tensor_cache",
-  "_curriculum_state",
-  "_index_groups",
-  "_task_rows",
-  "_actuators",
-}
-
-# Paths of older checkpoints → where that state is now.
-_MOVED = {
-  f"constraint_manager/{old}": f"constraint_manager/composition/{new}"
-  for old, new in {
-    "limit": "limit",
-    "p_max": "p_max",
-    "_row_columns": "row_columns",
-    "_row_limit": "row_limit",
-    "scale/floor": "scale/floor",
-    "scale/value": "scale/value",
-    "scale/gain": "scale/gain",
-  }.items()
+  *mjlab_private.NOT_STATE,
 }
 
 
@@ -77,7 +54,7 @@ def state_dict(env: ConstrainedEnv) -> dict[str, Any]:
 def load_state_dict(env: ConstrainedEnv, saved: dict[str, Any]) -> None:
   """Writes a saved state into an environment built from the same config."""
   tensors, rings = _parts(env)
-  values = {_MOVED.get(path, path): t for path, t in saved["tensors"].items()}
+  values = saved["tensors"]
   if tensors.keys() != values.keys():
     odd = sorted(tensors.keys() ^ values.keys())
     raise ValueError(
@@ -85,8 +62,6 @@ def load_state_dict(env: ConstrainedEnv, saved: dict[str, Any]) -> None:
     )
   for path, tensor in tensors.items():
     value = values[path]
-    if value.shape == (1, *tensor.shape):
-      value = value[0]  # An older violation scale.
     if value.shape != tensor.shape:
       raise ValueError(
         f"the saved environment has {path} of shape {tuple(value.shape)}, "

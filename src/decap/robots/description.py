@@ -47,9 +47,10 @@ class RobotDescription:
   """Joint → standard deviation of the actions of a policy that knows nothing yet."""
   groups: dict[str, BodyGroupCfg]
   """Body groups, which share limits."""
-  limits: dict[str, dict[str, float]]
+  limits: Mapping[str, dict[str, float] | float]
   """Quantity → group → limit: `action_rate` (rad/s), `joint_acc` (rad/s²),
-  `joint_torque` (Nm), `joint_vel` (rad/s)."""
+  `joint_torque` (Nm), `joint_vel` (rad/s); scalars have one number: `tilt` (rad),
+  `foot_force` (N)."""
   feet: tuple[str, ...]
   """Bodies that touch the ground, no patterns; the first two are left and right of
   each other."""

@@ -2,8 +2,8 @@
 
 mjlab imports this module, its plugin, while it is itself being imported, and only
 warns when that fails. What imported mjlab may well be a module of ours that is not
-complete yet, so nothing of ours is imported here: a task's configs are made when mjlab
-asks for them.
+complete yet, so of ours only that is imported here which imports nothing of mjlab: a
+task's configs are made when mjlab asks for them.
 """
 
 from __future__ import annotations

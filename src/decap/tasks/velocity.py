@@ -37,6 +37,7 @@ from decap.envs.constrained_env import ConstrainedEnvCfg
 from decap.envs.constraint_manager import ConstraintTermCfg
 from decap.envs.following import FollowingCfg
 from decap.envs.mdp import constraints as quantities
+from decap.errors import check_known
 from decap.robots.description import RobotDescription
 from decap.tasks import NUM_ENVS, TerrainName, terrains, undisturbed
 
@@ -111,19 +112,24 @@ def velocity_env_cfg(
 
 
 def _constraints(robot: RobotDescription) -> dict[str, ConstraintTermCfg]:
-  """Quantities that the robot has limits of, and those that all robots share.
+  """Quantities that the robot has limits of.
 
-  A new joint quantity is a function here, with its unit, and limits in the robot's
-  description; a scalar one (tilt, a force) is an entry of its own.
+  A new one is an entry here, with its unit, and its limits in the robot's description: by
+  group for a joint quantity, one number for a scalar (tilt, a force).
   """
-  terms: dict[str, dict[str, Any]] = {
+  feet = {"sensor_name": "feet_contact"}
+  known: dict[str, dict[str, Any]] = {
     "action_rate": {"func": quantities.action_rate},
     "joint_acc": {"func": quantities.joint_acc},
     "joint_torque": {"func": quantities.joint_torque},
     "joint_vel": {"func": quantities.joint_vel},
+    "tilt": {"func": quantities.tilt, "unit": "rad"},
+    "foot_force": {"func": quantities.contact_force, "params": feet, "unit": "N"},
   }
+  for name in robot.limits:
+    check_known("quantity of the robot's limits", name, known)
   return {
-    name: ConstraintTermCfg(**terms[name], limits=limits)
+    name: ConstraintTermCfg(**known[name], limits=limits)
     for name, limits in robot.limits.items()
   }
 

@@ -1,5 +1,8 @@
 """Constrained quantities against values computed by hand."""
 
+import re
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -82,3 +85,14 @@ def test_torque_and_velocity(env):
   assert result["joint_torque"][0, elbow].item() == pytest.approx(25.0, rel=1e-3)
   expected = quantities.joint_velocity(env.sim.data.qvel[:, 6:])
   assert torch.equal(result["joint_vel"], expected)
+
+
+def test_the_docs_list_every_term():
+  page = Path(__file__).parents[3] / "docs" / "constraints.md"
+  section = page.read_text("utf-8").split("## Groups and limits")[0]
+  listed = re.findall(r"^\| `(\w+)` \| \[B", section, re.MULTILINE)
+  module = mdp.action_rate.__module__
+  terms = [
+    n for n, term in vars(mdp).items() if getattr(term, "__module__", "") == module
+  ]
+  assert sorted(listed) == sorted(n for n in terms if not n.startswith("_"))

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 import torch
 from mjlab.managers.scene_entity_config import SceneEntityCfg
 
-from decap import mjlab_private
 from decap.constraints import quantities
-from decap.envs.masked import kept
+from decap.envs.masked import kept, terms_of
 from decap.envs.mdp.kinematics import columns, joint_dofs, up_b
 
 if TYPE_CHECKING:
@@ -119,7 +118,7 @@ def contact_force(env: ConstrainedEnv, sensor_name: str) -> torch.Tensor:
 
 def _action_columns(env: ConstrainedEnv, action_name: str) -> slice:
   start = 0
-  for name, term in mjlab_private.terms(env.action_manager).items():
+  for name, term in terms_of(env.action_manager).items():
     if name == action_name:
       return slice(start, start + term.action_dim)
     start += term.action_dim
