@@ -237,10 +237,9 @@ def _torso_angular_speed(env: ConstrainedEnvCfg, limit: float) -> ConstraintTerm
   from decap.envs import mdp
   from decap.envs.constraint_manager import ConstraintTermCfg
 
-  torso = env.viewer.body_name
-  if torso is None:
-    raise UserError("This method needs a task whose camera follows the robot's torso.")
-  bodies = SceneEntityCfg(env.constrained_entity, body_names=(torso,))
+  if env.torso is None:
+    raise UserError("This method needs a task that names its robot's torso.")
+  bodies = SceneEntityCfg(env.constrained_entity, body_names=(env.torso,))
   return ConstraintTermCfg(
     func=mdp.body_angular_speed, limits=limit, params={"asset_cfg": bodies}
   )

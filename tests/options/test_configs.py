@@ -42,7 +42,6 @@ BAD = {
   "env.constraints.tilt.limits": (0.0, -1.0),
   "env.constraints.joint_vel.limits.upper": (0.0, -1.0, math.nan),
   "env.following.settle_s": (-1.0,),
-  "env.following.judged_standing": (1.5,),
   "agent.policy.std_growth": (0.0,),
   "agent.algorithm.entropy_final": (-1.0,),
   "agent.algorithm.value_loss_coef": (-1.0,),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -216,6 +216,7 @@ class Composition:
     k = self.row_names.index(row)
     self.limit[self.row_columns[k]] = limit
     self.row_limit[k] = limit
+    self.rows[k] = replace(self.rows[k], limit=limit)
     # The least violation that counts is a share of the limit.
     self.scale.floor.copy_(self.termination.floor(self.limit))
 

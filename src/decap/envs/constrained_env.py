@@ -55,6 +55,9 @@ class ConstrainedEnvCfg(ManagerBasedRlEnvCfg):
   constrained_entity: str = "robot"
   """Entity whose joints the groups divide."""
 
+  torso: str | None = None
+  """Its body that methods may calm, where there is one."""
+
   termination: TerminationCfg = field(default_factory=TerminationCfg)
   """How closeness to a limit becomes a termination probability."""
 

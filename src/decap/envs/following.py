@@ -30,8 +30,6 @@ class FollowingCfg:
   judged: dict[str, tuple[float, float]] = field(default_factory=dict)
   """Ranges of the commands that a policy is measured by, where those of training are
   wider."""
-  judged_standing: float | None = None
-  """Share of robots that are told to stand then, where it is another one in training."""
   gait: dict[str, Any] | None = None
   """Parameters of the gait reward, where feet have a clock: "stepping" is 0 for a robot
   that stands, 1 where all feet agree with it."""

@@ -184,8 +184,6 @@ def _set_commands(cfg: ConstrainedEnvCfg, protocol: Protocol) -> None:
       command = cfg.commands[cfg.following.command_name]
       for name, bounds in cfg.following.judged.items():
         setattr(command.ranges, name, bounds)  # ty: ignore
-      if cfg.following.judged_standing is not None:
-        command.rel_standing_envs = cfg.following.judged_standing  # ty: ignore
     return
   told = protocol.command or SWITCHING_SCHEDULE[0]
   for command in cfg.commands.values():

@@ -32,7 +32,7 @@ BOUNDS: tuple[tuple[str, Callable[[float], bool], str], ...] = (
   (
     "between 0 and 1",
     lambda value: 0 <= value <= 1,
-    r"rel-.*-envs|.*-standing|.*-prob|difficulty-range",
+    r"rel-.*-envs|.*-prob|difficulty-range",
   ),
   ("above 0 and below 1", lambda value: 0 < value < 1, r"p-max|stance-share"),
 )

@@ -59,7 +59,7 @@ class RobotDescription:
   contact_bodies: tuple[str, ...]
   """Bodies that should touch nothing: all that have collision geoms, but the feet."""
   torso: str
-  """Body that carries loads, and that the camera follows."""
+  """Body that carries loads, that the camera follows, and that methods may calm."""
   base_height_m: float
   """Height of the root above the ground while walking."""
   fallen_height_m: float

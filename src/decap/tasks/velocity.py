@@ -87,6 +87,7 @@ def velocity_env_cfg(
     events=_events(robot),
     constraints=_constraints(robot),
     groups=robot.groups,
+    torso=robot.torso,
     following=FollowingCfg(bands=dict(BANDS), judged=dict(JUDGED), gait=_gait(robot)),
     sim=_simulation(robot, terrain),
     viewer=ViewerConfig(
