@@ -5,9 +5,9 @@ import inspect
 
 import pytest
 
-from decap import methods
 from decap.errors import UserError
-from decap.methods import METHODS, check_options, get_method
+from decap.methods import METHODS, get_method
+from decap.options.overrides import RUN_OPTIONS, check_options
 from decap.rl.config import FeasibilityCfg, LagrangianCfg, LcpCfg, NIpoCfg, PpoCfg
 from decap.runs import RunSpec, build_configs, plain
 from decap.tasks import TASKS
@@ -150,7 +150,7 @@ def test_options_that_a_method_does_not_use_are_refused(method, option):
 
 @pytest.mark.parametrize("method", ["decap", "lcp"])
 def test_options_with_a_name_of_their_own_are_refused(method):
-  for field, option in methods.RUN_OPTIONS.items():
+  for field, option in RUN_OPTIONS.items():
     with pytest.raises(UserError, match=f"Give {option} instead of --{field}"):
       check_options(get_method(method), [f"--{field.replace('-', '_')}=1"])
 

@@ -13,7 +13,8 @@ import yaml
 from decap import methods
 from decap.cli import parse, train
 from decap.errors import UserError
-from decap.methods import METHODS, check_options
+from decap.methods import METHODS
+from decap.options.overrides import check_options
 from decap.rl.config import PpoCfg
 from decap.runs import RunSpec, build_configs
 from decap.sweep.plan import make_plan

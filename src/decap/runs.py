@@ -25,8 +25,9 @@ from typing import TYPE_CHECKING, Any
 
 from decap.errors import UserError, box_sentence, check_known
 from decap.files import read_yaml, write_text
-from decap.methods import check_effects, check_options, get_method
+from decap.methods import get_method
 from decap.options.configs import check_values
+from decap.options.overrides import check_effects, check_options
 from decap.rl import checkpoint_files
 
 if TYPE_CHECKING:

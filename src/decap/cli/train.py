@@ -21,8 +21,9 @@ from decap.cli.terminal import program
 from decap.errors import UserError
 from decap.files import check_writable
 from decap.lock import one_writer
-from decap.methods import check_options, get_method
+from decap.methods import get_method
 from decap.options import machine, types
+from decap.options.overrides import check_options
 from decap.rl import checkpoint_files
 from decap.runs import RunSpec
 from decap.tasks import CPU_NUM_ENVS, TASKS

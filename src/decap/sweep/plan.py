@@ -19,8 +19,9 @@ from tyro.conf import Fixed
 from decap.errors import UserError
 from decap.evaluation.protocol import ProtocolArgs
 from decap.files import read_yaml
-from decap.methods import check_options, get_method
+from decap.methods import get_method
 from decap.options.args import FINITE, SEED, Args, above, at_least
+from decap.options.overrides import check_options
 from decap.options.types import Backend, Count, Flag, Methods, Tasks
 from decap.runs import RunSpec, read_limits, start_of
 from decap.sweep.sections import Time, as_list, keys, read_section, seconds, tokens

@@ -1,0 +1,104 @@
+"""Overrides of config fields: which belong to a method, and which would do nothing."""
+
+from __future__ import annotations
+
+import dataclasses
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+from decap.errors import UserError
+
+if TYPE_CHECKING:
+  from decap.envs.constrained_env import ConstrainedEnvCfg
+  from decap.methods import Method
+  from decap.rl.config import AgentCfg
+
+METHOD_OPTIONS = (
+  "env.termination.*",
+  "env.groups.*.p-max",
+  "agent.algorithm.feasibility.*",
+  "agent.algorithm.survival",
+  "agent.algorithm.reward-rule",
+  "agent.algorithm.p-max-ramp",
+  "agent.algorithm.class-name",
+)
+"""Options that belong to methods; the others belong to every run."""
+
+RUN_OPTIONS = {
+  "env.seed": "--seed",
+  "agent.seed": "--seed",
+  "env.scene.num-envs": "--num-envs",
+  "agent.iterations": "--iterations",
+  "env.backend": "--backend",
+  "env.num-threads": "--threads",
+  "agent.logger": "--logger",
+}
+"""Fields that an option of the command line sets, which would win over them."""
+
+
+def check_options(method: Method, overrides: list[str]) -> None:
+  """Refuse overrides that the method, or the run, would ignore.
+
+  Args:
+    overrides: Command-line tokens such as ``["--env.termination.kappa", "3"]``.
+  """
+  for option in option_names(overrides):
+    if option in RUN_OPTIONS:
+      raise UserError(f"Give {RUN_OPTIONS[option]} instead of --{option}.")
+    owned = any(fnmatchcase(option, pattern) for pattern in METHOD_OPTIONS)
+    used = any(fnmatchcase(option, pattern) for pattern in method.uses)
+    # What is misspelt is found where options are read, with a suggestion.
+    if owned and not used and _exists(option):
+      raise UserError(f"Method '{method.name}' does not use --{option}.")
+
+
+def _exists(option: str) -> bool:
+  """Whether an option of the termination rule or the aid names one of its fields."""
+  from decap.constraints.termination import TerminationCfg
+  from decap.rl.config import FeasibilityCfg
+
+  section, _, name = option.rpartition(".")
+  configs = {
+    "env.termination": TerminationCfg,
+    "agent.algorithm.feasibility": FeasibilityCfg,
+  }
+  if section not in configs:
+    return True
+  names = [field.name for field in dataclasses.fields(configs[section])]
+  return name.replace("-", "_") in names
+
+
+def check_effects(
+  env: ConstrainedEnvCfg, agent: AgentCfg, overrides: list[str]
+) -> None:
+  """Refuse overrides that other settings leave without effect."""
+  aid, scale_floor_abs = agent.algorithm.feasibility, env.termination.scale_floor_abs
+  idle = {
+    "env.termination.scale-floor": scale_floor_abs is not None and "scale-floor-abs",
+    "agent.algorithm.feasibility.shrink": aid
+    and aid.quantile is None
+    and "quantile None",
+    **{
+      f"agent.algorithm.feasibility.{name}": aid
+      and aid.target is None
+      and "target None"
+      for name in ("keep", "rate", "tolerance", "budget-range")
+    },
+    "agent.algorithm.entropy-iterations": agent.algorithm.entropy_final is None
+    and "entropy-final None",
+  }
+  for name, term in env.constraints.items():
+    option = f"env.constraints.{name}.p-max".replace("_", "-")
+    idle[option] = isinstance(term.limits, dict) and "the p-max of body groups"
+  for option in option_names(overrides):
+    if reason := idle.get(option):
+      raise UserError(f"--{option} has no effect beside {reason}.")
+
+
+def option_names(overrides: list[str]) -> list[str]:
+  """Names such as "env.termination.kappa" among command-line tokens."""
+  return [
+    token[2:].split("=")[0].replace("_", "-")
+    for token in overrides
+    if token.startswith("--")
+  ]
