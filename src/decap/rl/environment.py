@@ -6,13 +6,23 @@ in `rl/` imports an environment.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+import torch
 from torch import Tensor
 
 from decap.constraints.composition import Composition
 from decap.constraints.groups import BodyGroupCfg
+
+
+class ActionTerm(Protocol):
+  """Some of the actions."""
+
+  @property
+  def target_names(self) -> Sequence[str]:
+    """Joints that they move."""
+    ...
 
 
 class Actions(Protocol):
@@ -22,8 +32,7 @@ class Actions(Protocol):
   def total_action_dim(self) -> int: ...
   @property
   def active_terms(self) -> list[str]: ...
-  def get_term(self, name: str) -> Any:
-    """A term, whose `target_names` are the joints that it moves."""
+  def get_term(self, name: str) -> ActionTerm: ...
 
 
 class Constraints(Protocol):
@@ -33,6 +42,13 @@ class Constraints(Protocol):
   composition: Composition
 
 
+class EnvironmentCfg(Protocol):
+  """What a loop asks an environment's config."""
+
+  is_finite_horizon: bool
+  """Whether nothing comes after a time-out."""
+
+
 class Environment(Protocol):
   """A batch of environments that report constraints and keep their own log.
 
@@ -40,8 +56,9 @@ class Environment(Protocol):
   write the same part every time.
   """
 
-  cfg: Any
-  """With `is_finite_horizon`."""
+  @property
+  def cfg(self) -> EnvironmentCfg: ...
+
   episode_length_buf: Tensor  # [B]
   common_step_counter: int
   sim: Any
@@ -51,7 +68,7 @@ class Environment(Protocol):
   @property
   def num_envs(self) -> int: ...
   @property
-  def device(self) -> Any: ...
+  def device(self) -> torch.device | str: ...
   @property
   def max_episode_length(self) -> int: ...
   @property
