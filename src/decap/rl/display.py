@@ -41,11 +41,11 @@ class LivePanel:
   """A screen that is redrawn in place."""
 
   def __init__(self, live: Any):
-    self._live = live
+    self.live = live
 
   def message(self, text: str) -> None:
     """Show a line that stays, above the panel."""
-    self._live.console.print(text, markup=False, highlight=False)
+    self.live.console.print(text, markup=False, highlight=False)
 
 
 class PlainDisplay(Lines):
@@ -84,7 +84,7 @@ class LiveDisplay(LivePanel):
     line = "   ".join(f"{name} [bold]{value}[/bold]" for name, value in headline(log))
     # As text of its own: a message is printed without markup, and draws all anew.
     text = Text.from_markup(line)
-    self._live.update(Group(bar, text, _constraint_grid(log)), refresh=True)
+    self.live.update(Group(bar, text, _constraint_grid(log)), refresh=True)
 
 
 @contextlib.contextmanager

@@ -113,7 +113,7 @@ class LiveBoard(LivePanel):
     # Reading every file is cheap, but need not happen at every poll.
     if time.monotonic() >= self._next:
       self._next = time.monotonic() + 2.0
-      self._live.update(table(jobs), refresh=True)
+      self.live.update(table(jobs), refresh=True)
 
 
 class PlainBoard(Lines):
