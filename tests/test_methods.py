@@ -13,9 +13,9 @@ from decap.runs import RunSpec, build_configs, plain
 from decap.tasks import TASKS
 
 ROBOT = TASKS["g1-flat"].describe()
-WHOLE_BODY_LIMITS = {
-  name: dict.fromkeys(limits, max(limits.values()))
-  for name, limits in ROBOT.limits.items()
+BY_GROUP = {n: limits for n, limits in ROBOT.limits.items() if isinstance(limits, dict)}
+WHOLE_BODY_LIMITS = ROBOT.limits | {
+  name: dict.fromkeys(limits, max(limits.values())) for name, limits in BY_GROUP.items()
 }
 
 # Algorithm, survival, reward rule, rule of termination, whole-body limits.
@@ -236,7 +236,7 @@ def test_a_third_group_comes_from_the_command_line():
     "--env.groups.lower.joint-names",
     "('.*_(hip|knee|ankle)_.*',)",
   )
-  limits = {name: {"mid_body": 3.0} for name in ROBOT.limits}
+  limits = {name: {"mid_body": 3.0} for name in BY_GROUP}
   env, _ = _configs("decap", overrides=overrides, limits=limits)
   assert list(env.groups) == ["upper", "lower", "mid_body"]
   assert env.groups["mid_body"].joint_names == ("waist_.*",)

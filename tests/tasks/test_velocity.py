@@ -68,7 +68,7 @@ def test_a_robot_may_have_limits_of_scalars():
 def test_a_limit_of_an_unknown_quantity_is_named():
   robot = TASKS["g1-flat"].describe()
   robot = replace(robot, limits={**robot.limits, "warmth": 60.0})
-  with pytest.raises(UserError, match="'warmth' .*joint_vel, tilt, foot_force"):
+  with pytest.raises(UserError, match="'warmth' .*joint_vel, .*tilt"):
     velocity_env_cfg(robot)
 
 
