@@ -24,6 +24,7 @@ def claims(root: Path) -> str:
     *(_lowest(methods, group, most) for group, most in (("upper", 1), ("lower", 2))),
     _barrier("of runs from scratch", methods, "decap", "decap-no-barrier"),
     _barrier("where Eq. 4 is in force whole", ablated, "middle", "middle-no-barrier"),
+    _barrier("there, with half of p_max", ablated, "p-max-half", "middle-no-barrier"),
     _samples(methods),
   ]
   lines = [f"| {claim} | {what} | {holds} |" for claim, what, holds in found]
