@@ -91,9 +91,22 @@ def test_what_is_not_finite_is_a_violation_and_stays_out_of_the_scale():
   assert c.scale.value.isfinite().all()
 
 
+def test_at_a_limit_the_barrier_has_ended_and_nothing_is_violated_yet():
+  c = composition()
+  q = torch.tensor([[100.0, 11.0, math.nan, 1.9]])
+  assert c.above(q).tolist() == [[False, True, True, False]]
+  assert c.beyond(q, c.limit).tolist() == [[True, True, True, False]]
+
+
+def test_delta_is_the_largest_row_and_says_which():
+  delta, row = composition().decided(torch.tensor([[0.1, 0.3, 0.2], [0.5, 0.0, 0.4]]))
+  assert delta.tolist() == pytest.approx([0.3, 0.5]) and row.tolist() == [1, 0]
+
+
 def test_limits_may_be_changed_in_place():
   c = composition()
   c.set_limit("speed/lower", 50.0)
+  assert [row.limit for row in c.rows] == [10.0, 50.0, 2.0]
   assert c.limit.tolist() == [50.0, 10.0, 50.0, 2.0]
   assert c.scale.floor.tolist() == pytest.approx([0.5, 0.1, 0.5, 0.02])
   assert c.costs(torch.full((1, 4), 60.0)).tolist() == [[1.0, 1.0, 1.0]]
