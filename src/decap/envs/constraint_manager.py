@@ -74,10 +74,8 @@ class ConstraintManager(ManagerBase):
     table.title = f"Active Constraints ({self.composition.termination.rule})"
     table.field_names = ["Constraint", "Limit", "Joints"]
     table.align["Constraint"] = "l"
-    # Those in force, which may have been changed since; float32 shows as it was given.
-    limits = [float(f"{limit:.6g}") for limit in self.composition.row_limit.tolist()]
-    for row, limit in zip(self.composition.rows, limits, strict=True):
-      table.add_row([row.name, limit, len(row.columns)])
+    for row in self.composition.rows:
+      table.add_row([row.name, row.limit, len(row.columns)])
     return f"<ConstraintManager> contains {len(self.cfg)} active terms.\n{table}"
 
   # Properties.
