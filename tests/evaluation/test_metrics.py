@@ -15,7 +15,7 @@ from decap.evaluation.metrics import (
   metrics_of_trajectory,
 )
 from decap.evaluation.protocol import COMMANDS
-from decap.evaluation.trajectory import Sample, load_trajectory
+from decap.evaluation.trajectory import SAMPLE_FIELDS, Sample, load_trajectory
 from tests.evaluation import reference
 from tests.evaluation.synthetic import LAYOUT, make_trajectory
 
@@ -240,9 +240,8 @@ def pair(first: Sample, second: Sample) -> Sample:
   """Two environments in one step."""
   return Sample(
     **{
-      f.name: torch.cat((getattr(first, f.name), getattr(second, f.name)))
-      for f in dataclasses.fields(Sample)
-      if f.name != "quantities"
+      name: torch.cat((getattr(first, name), getattr(second, name)))
+      for name in SAMPLE_FIELDS
     }
   )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -12,7 +12,7 @@ import torch
 
 @dataclass(frozen=True)
 class Bins:
-  """Rollouts first, then groups of environments with one command."""
+  """Rollouts first, then groups of environments with one command, then grounds."""
 
   rollouts: int
   envs: int
@@ -20,6 +20,9 @@ class Bins:
   commands: int = 0
   robots: int = 0
   """Environments of each command."""
+  grounds: int = 0
+  place: torch.Tensor = field(default_factory=lambda: torch.zeros(0, 2))
+  """Grounds that each environment is on now; `grounds` for none of them. # [B, 2]"""
 
   @property
   def random(self) -> int:
@@ -32,16 +35,26 @@ class Bins:
 
   @property
   def count(self) -> int:
-    return self.rollouts + self.commands
+    return self.rollouts + self.commands + self.grounds
 
   def sum(self, values: torch.Tensor) -> torch.Tensor:
-    """Sums over the environments of each bin. # [B, …] -> [R + C, …]"""
+    """Sums over the environments of each bin. # [B, …] -> [R + C + G, …]
+
+    On grounds those with random commands count.
+    """
     shape = values.shape[1:]
     parts = (
       values[: self.random].view(self.rollouts, self.envs, *shape),
       values[self.random :].view(self.commands, self.robots, *shape),
     )
-    return torch.cat([part.sum(1, dtype=torch.float64) for part in parts])
+    sums = [part.sum(1, dtype=torch.float64) for part in parts]
+    if self.grounds:
+      values = values[: self.random].double()
+      table = values.new_zeros(self.grounds + 1, *shape)
+      for index in self.place[: self.random].unbind(1):
+        table.index_add_(0, index, values)
+      sums.append(table[:-1])
+    return torch.cat(sums)
 
 
 def summary(values: torch.Tensor | Sequence[float]) -> dict[str, Any]:

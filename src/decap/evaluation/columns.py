@@ -21,6 +21,7 @@ CONDITIONS: dict[str, Path] = {
 """What gait and posture are compared under, and where their numbers stand."""
 
 TASK = "Steps with a violation by at least one joint, and task performance"
+GROUNDS = "Kinds and levels of ground: following, falls, and steps with a violation (%)"
 
 
 @dataclass(frozen=True)
@@ -96,6 +97,8 @@ def contents(layout: Layout, segments: Mapping[str, str]) -> Iterator[Contents]:
   deciding = by_group(layout, lambda n, g: ("delta", "share", f"{n}/{g}"), 0, None)
   yield "Share of δ̄ by the constraint that decides it (%)", "Group", deciding
   yield "Quantities of the whole robot", "", {"": scalars(layout)}
+  by_ground = {name: ground(layout, ("grounds", name)) for name in layout.grounds}
+  yield GROUNDS, "Ground", by_ground
 
 
 def by_group(layout: Layout, path: Callable[[str, str], Path], *looks: Any) -> Sections:
@@ -188,6 +191,19 @@ def walk(under: Path) -> Columns:
     _followed("Yaw", under, "followed_yaw"),
     Column("Falls", (*under, "falls_per_minute"), unit="1/min"),
     *gait(under),
+  )
+
+
+def ground(layout: Layout, under: Path) -> Columns:
+  """What is followed on a ground, falls, and steps above each limit."""
+  return (
+    _followed("Followed", under),
+    Column("Falls", (*under, "falls_per_minute"), unit="1/min"),
+    *(
+      share(f"{title(n, 'short')} {g}", (*under, "violations", g, n, "any_joint"))
+      for g in layout.groups
+      for n in layout.joint_quantities
+    ),
   )
 
 

@@ -10,6 +10,7 @@ import torch
 
 from decap.constraints.groups import resolve_groups
 from decap.errors import UserError
+from decap.evaluation.grounds import grounds_of
 from decap.evaluation.layout import Layout, Limits
 from decap.evaluation.protocol import (
   COMMANDS,
@@ -75,6 +76,7 @@ def make_layout(env: ConstrainedEnv, description: RobotDescription) -> Layout:
     units={name: term.unit for name, term in constraints.items() if term.unit},
     feet=len(description.feet),
     segments=tuple(description.segments),
+    grounds=grounds.names if (grounds := grounds_of(env)) else (),
   )
 
 
@@ -98,6 +100,7 @@ def watch(env: ConstrainedEnv, description: RobotDescription) -> None:
   bodies = robot.indexing.body_ids[[list(robot.body_names).index(n) for n in names]]
   head = torch.tensor(description.head[1], device=env.device)
   columns, term = robot.indexing.joint_v_adr, joint_action(env)
+  base, grounds = robot.indexing.root_body_id, grounds_of(env)
 
   def read(env: Any) -> None:
     action = env.action_manager.action
@@ -113,6 +116,9 @@ def watch(env: ConstrainedEnv, description: RobotDescription) -> None:
       "contact": in_contact(env, FEET_SENSOR),
       **_body_motion(env, robot, bodies, head),
     }
+    if grounds is not None:
+      xy = robot.data.data.xpos[:, base, :2]
+      env.evaluation_sample["ground"] = grounds.at(xy)
 
   env.before_reset.append(read)
 

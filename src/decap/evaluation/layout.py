@@ -86,6 +86,8 @@ class Layout:
   """Feet whose contacts are measured."""
   segments: tuple[str, ...] = ()
   """Parts of the body whose angular velocity is measured."""
+  grounds: tuple[str, ...] = ()
+  """Kinds of ground and bands of levels that numbers are told of."""
 
   def __post_init__(self) -> None:
     joints = sorted(i for indices in self.groups.values() for i in indices)

@@ -104,10 +104,13 @@ class Metrics:
   ) -> None:
     self.layout = layout
     commands = len(COMMANDS) if per_command else 0
-    self.bins = bins = Bins(rollouts, envs, commands, per_command)
+    batch = rollouts * envs + commands * per_command
+    place = torch.zeros(batch, 2, dtype=torch.long, device=device)
+    place += (grounds := len(layout.grounds))
+    self.bins = bins = Bins(rollouts, envs, commands, per_command, grounds, place)
     self.warmup = warmup
     zeros = partial(torch.zeros, dtype=torch.float64, device=device)
-    batch, joints = bins.batch, layout.num_joints
+    joints = layout.num_joints
     self.age = zeros(batch, dtype=torch.long)
     """Steps that the episode had before the last sample. # [B]"""
     self._next_age = zeros(batch, dtype=torch.long)
@@ -134,6 +137,8 @@ class Metrics:
   def accumulate(self, sample: Sample) -> None:
     """The part of `add` that can be recorded as a CUDA graph: fixed buffers only."""
     self.age.copy_(self._next_age)
+    if sample.ground is not None:
+      self.bins.place.copy_(sample.ground)
     first = (self.age == 0).unsqueeze(1)  # [B, 1]
     prev_action = torch.where(first, sample.action, self._prev_action)
     prev_vel = torch.where(first, sample.joint_vel, self._prev_vel)
@@ -188,7 +193,14 @@ class Metrics:
           **each(numbers, lambda value, k=k: number(float(value[k]))),
         }
         for k, (name, command) in enumerate(COMMANDS.items(), rollouts)
-        if k < self.bins.count
+        if k < rollouts + self.bins.commands
+      },
+      "grounds": {
+        name: {
+          "minutes": number(float(steps[k]) * self.layout.control_dt / 60.0),
+          **each(numbers, lambda value, k=k: number(float(value[k]))),
+        }
+        for k, name in enumerate(self.layout.grounds, rollouts + self.bins.commands)
       },
       "response": self._motion.response(),
       "delta": self.violations.delta_result(counted),

@@ -93,6 +93,7 @@ class Motion:
     self._start = zeros(batch, 2)
     self._open = zeros(batch, 2)
     self._stopping = bins.commands == len(COMMANDS)
+    self._last_command = bins.rollouts + bins.commands - 1
     self._cycle = round(2.0 * STOPPING_S / dt)
     self._unfinished = zeros(2, dtype=torch.float64)
     self._fixed = torch.arange(batch, device=device) >= bins.random
@@ -116,11 +117,11 @@ class Motion:
     table = torch.cat((counts.float(), amounts, done, squares), 1)
     sums = self.bins.sum(table.nan_to_num(0.0, 0.0, 0.0))
     if self._stopping:
-      self._hold_back(sums[-1, :2])
+      self._hold_back(sums[self._last_command, :2])
     self._sums += sums
 
   def result(self) -> dict[str, torch.Tensor]:
-    """Numbers by bin, on the host; NaN where nothing counted. # [R + C, …] each"""
+    """Numbers by bin, on the host; NaN where nothing counted. # [R + C + G, …] each"""
     names = (*_COUNTS, *_AMOUNTS)
     sums, done, squares = self._sums.cpu().tensor_split(
       (len(names), len(names) + _FOLLOWING), 1

@@ -134,7 +134,9 @@ def make_tables(
   base = _find_baseline(methods, baseline)
   note = _note(methods, base)
   tables = []
-  shown = cols.contents(results[0].layout, _segments(results))
+  # Older files know of no grounds.
+  layout = max((r.layout for r in results), key=lambda layout: len(layout.grounds))
+  shown = cols.contents(layout, _segments(results))
   for title, group, sections in (*shown, *more):
     rows = [
       row
@@ -150,25 +152,28 @@ def make_tables(
 
 
 def command_tables(result: Result) -> list[Table]:
-  """One policy, a line per command: what it follows, and how still its body is."""
-  places: dict[str, cols.Path] = {
-    name: ("commands", name) for name in result.metrics.get("commands", {})
-  }
-  places[result.protocol["commands"]] = ()
+  """One policy, a line per command: what it follows, how still its body is; by ground."""
   method, segments = MethodResults("", [result]), _segments([result])
 
-  def table(title: str, columns: Callable[[cols.Path], Columns]) -> Table:
+  def table(title: str, lead: str, columns: Callable[[cols.Path], Columns]) -> Table:
+    parts = f"{lead.lower()}s"
+    places = {name: (parts, name) for name in result.metrics.get(parts, {})}
     rows = [
       Row(name, tuple(_cell(method, column) for column in columns(under)))
-      for name, under in places.items()
+      for name, under in {**places, result.protocol["commands"]: ()}.items()
     ]
     note = _note([method], None)
-    return Table(title, columns(()), tuple(rows), note, lead="Command")
+    return Table(title, columns(()), tuple(rows), note, lead=lead)
 
-  return [
-    table("What it follows, and its gait", cols.walk),
-    table("Angular velocity (root mean square)", partial(cols.posture, segments)),
+  tables = [
+    table("What it follows, and its gait", "Command", cols.walk),
+    table(
+      "Angular velocity (root mean square)", "Command", partial(cols.posture, segments)
+    ),
   ]
+  if result.metrics.get("grounds"):
+    tables.append(table(cols.GROUNDS, "Ground", partial(cols.ground, result.layout)))
+  return tables
 
 
 def _segments(results: Sequence[Result]) -> dict[str, str]:

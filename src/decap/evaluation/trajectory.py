@@ -45,9 +45,11 @@ class Sample:
   quantities: dict[str, torch.Tensor] = field(default_factory=dict)
   """What the environment constrains, by name: [B, J], or [B] for scalars. What is not
   in it is made from the fields above, where that is possible."""
+  ground: torch.Tensor | None = None  # [B, 2], where the terrain has several
 
 
-SAMPLE_FIELDS = tuple(f.name for f in fields(Sample) if f.name != "quantities")
+_UNSAVED = ("quantities", "ground")
+SAMPLE_FIELDS = tuple(f.name for f in fields(Sample) if f.name not in _UNSAVED)
 _META = ("protocol", "rollout", "skeleton", "policy")
 QUANTITY = "quantity/"
 """Prefix of the arrays of constrained quantities."""
