@@ -1,6 +1,7 @@
 """The paper's page and tables are what the files in results/paper say."""
 
 import copy
+import dataclasses
 import re
 import shutil
 import sys
@@ -143,10 +144,10 @@ def test_what_was_to_be_shown_is_judged(root, template):
   put(root, template, "cat", 1, 0.5, followed=0.79)
   put(root, template, "lcp", 1, 1.0, seconds=[60])
   put(root, template, "decap", 1, 0.9, seconds=[60])
-  upper, _, barrier, whole, half, samples = lines_after(root, "| to be shown |")
+  upper, _, barrier, whole, half, rough, samples = lines_after(root, "| to be shown |")
   # CaT has the lowest, but does not follow enough. All else is equal, and sorted.
   assert "place among 2: action rate: 1, " in upper
-  for line in (barrier, whole, half):
+  for line in (barrier, whole, half, rough):
     assert line.endswith("| too few methods yet | – |")
   assert samples.endswith("| 20.0 to 20.0 M in 2 runs | yes |")
   put(root, template, "lcp", 1, 0.8, seconds=[60, 120])
@@ -154,7 +155,7 @@ def test_what_was_to_be_shown_is_judged(root, template):
   put(root, template, "middle", 1, 1.0, followed=0.86)
   put(root, template, "middle-no-barrier", 1, 1.0, followed=0.95)
   put(root, template, "p-max-half", 1, 1.0, followed=0.91, above=0.0)
-  upper, _, barrier, whole, half, samples = lines_after(root, "| to be shown |")
+  upper, _, barrier, whole, half, rough, samples = lines_after(root, "| to be shown |")
   assert "place among 3: action rate: 2, " in upper and upper.endswith("| no |")
   assert "followed 90 against 84 %" in barrier and barrier.endswith("| no |")
   assert "followed 86 against 95 %" in whole and whole.endswith("| no |")
@@ -165,7 +166,7 @@ def test_what_was_to_be_shown_is_judged(root, template):
 def lines_after(root, start: str) -> list[str]:
   text = lines(root)
   first = next(i for i, line in enumerate(text) if line.startswith(start))
-  return text[first + 2 : first + 8]
+  return text[first + 2 : first + 9]
 
 
 def test_costs_are_of_the_share_of_a_gpu(root, template):
@@ -230,6 +231,29 @@ def test_ablations_and_other_grounds_have_sections_of_their_own(root, template):
     "| g1-flat | DeCap (n = 1) |" in rough and "| g1-rough | DeCap (n = 1)" in rough
   )
   assert "mine" not in rough
+
+
+def test_rough_ground_has_its_claim_and_its_kinds(root, template):
+  put(root, template, "decap", 1, 0.5, task="g1-rough", followed=0.8)
+  put(root, template, "smoothness-rewards", 1, 0.5, task="g1-rough", followed=0.9)
+  put(root, template, "cpu", 1, 0.5, task="g1-rough", method="decap", seconds=[60.0])
+  text = "\n".join(lines(root))
+  assert "falls 0.00 against 0.00 a minute, followed 80 against 90 % | no |" in text
+  assert "| DeCap, trained on a CPU (n = 1) | 20.0 | 1.0 | – | – | – |" in text
+  assert paper.GROUNDS not in text
+  result = copy.deepcopy(template)
+  result.policy = {"name": "g1-flat-mine", "method": "decap", "seed": 1}
+  result.layout = dataclasses.replace(result.layout, grounds=("slope", "levels 0–1"))
+  result.metrics["tracking"]["followed"]["mean"] = 0.9
+  result.metrics["grounds"] = {
+    "slope": {"tracking": {"followed": 0.75}, "falls_per_minute": 1.5},
+    "levels 0–1": {"tracking": {"followed": 0.5}, "falls_per_minute": None},
+  }
+  (root / "grounds").mkdir()
+  result.save(root / "grounds" / "mine.json")
+  kinds = "\n".join(lines(root)).partition(paper.GROUNDS)[2]
+  assert "| slope | g1-flat-mine | 75 | 1.50 | – |" in kinds
+  assert "| levels 0–1 | g1-flat-mine | 50 | – | – |" in kinds
 
 
 def test_coefficients_are_called_by_method_and_value(root, template):

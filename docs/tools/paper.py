@@ -36,9 +36,17 @@ from paper_rows import (
 
 from decap.evaluation import plots
 from decap.evaluation import table_formats as formats
+from decap.evaluation.columns import GROUNDS
 from decap.evaluation.report import find_trajectories, make_page, tables_section
 from decap.evaluation.results import Result, load_result
-from decap.evaluation.tables import STANDING, Cell, Row, Table, make_tables
+from decap.evaluation.tables import (
+  STANDING,
+  Cell,
+  Row,
+  Table,
+  group_results,
+  make_tables,
+)
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "results" / "paper"
@@ -96,6 +104,15 @@ def grounds_table(root: Path) -> list[Table]:
   return [replace(first, title=f"{title}, by ground", rows=tuple(rows), group="Task")]
 
 
+def kinds_table(root: Path) -> list[Table]:
+  """Policies on each kind and level of rough ground, whatever they were trained on."""
+  results = [load_result(path) for path in sorted((root / "grounds").glob("*.json"))]
+  if not results:
+    return []
+  methods = group_results(results, [result.policy["name"] for result in results])
+  return [table for table in make_tables(methods) if table.title == GROUNDS]
+
+
 def _beside_paper(
   table: Table, labels: dict[str, str], values: dict[str, Any], baseline: str
 ) -> Table:
@@ -144,7 +161,7 @@ def blocks(root: Path) -> dict[str, str]:
         formats.to_markdown(replace(table, note="") if table.note == last else table)
       )
       last = table.note
-    out[name] = "\n".join(texts) or ("" if name == "grounds" else NOTHING)
+    out[name] = "\n".join(texts) or ("" if name in ("grounds", "kinds") else NOTHING)
   captions = figure_captions(root)
   for name in DRAWN:
     text = captions.get(name)
@@ -157,7 +174,8 @@ def all_tables(root: Path) -> list[tuple[str, str, list[Table]]]:
   """Name, title and tables of every section."""
   parts = [(s.name, s.title, section_tables(root, s)) for s in SECTIONS]
   grounds = ("grounds", "The same limits on every ground", grounds_table(root))
-  return [*parts, grounds]
+  kinds = ("kinds", "Kinds and levels of ground", kinds_table(root))
+  return [*parts, grounds, kinds]
 
 
 def page(text: str, root: Path = RESULTS) -> str:

@@ -18,13 +18,17 @@ VARIANTS = ("decap-calm-torso", "stricter", "looser", "fading")
 def claims(root: Path) -> str:
   """The numbers that were asked for, as a table of what was found."""
   methods = {row_of(m): m for m in read_methods(root, SECTIONS[0])}
-  continued = next(section for section in SECTIONS if section.name == "continued")
+  continued, rough = (
+    next(section for section in SECTIONS if section.name == name)
+    for name in ("continued", "rough")
+  )
   ablated = {row_of(m): m for m in read_methods(root, continued)}
   found = [
     *(_lowest(methods, group, most) for group, most in (("upper", 1), ("lower", 2))),
     _barrier("of runs from scratch", methods, "decap", "decap-no-barrier"),
     _barrier("where Eq. 4 is in force whole", ablated, "middle", "middle-no-barrier"),
     _barrier("there, with half of p_max", ablated, "p-max-half", "middle-no-barrier"),
+    _rough({row_of(m): m for m in read_methods(root, rough)}),
     _samples(methods),
   ]
   lines = [f"| {claim} | {what} | {holds} |" for claim, what, holds in found]
@@ -85,6 +89,22 @@ def _barrier(
   )
   holds = shares[0] < shares[1] and abs(follow[0] - follow[1]) <= 5.0
   return claim, text, "yes" if holds else "no"
+
+
+def _rough(methods: dict[str, MethodResults]) -> tuple[str, str, str]:
+  claim = (
+    "On rough ground DeCap falls no more than smoothness rewards and follows as much"
+  )
+  if not {"decap", "smoothness-rewards"} <= methods.keys():
+    return claim, "too few methods yet", "–"
+  pair = [methods[row] for row in ("decap", "smoothness-rewards")]
+  falls = [_mean(method, "falls_per_minute") for method in pair]
+  follow = [100 * _mean(method, "tracking", "followed") for method in pair]
+  text = (
+    f"falls {falls[0]:.2f} against {falls[1]:.2f} a minute, "
+    f"followed {follow[0]:.0f} against {follow[1]:.0f} %"
+  )
+  return claim, text, "yes" if falls[0] <= falls[1] and follow[0] >= follow[1] else "no"
 
 
 def _samples(methods: dict[str, MethodResults]) -> tuple[str, str, str]:

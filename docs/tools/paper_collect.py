@@ -34,6 +34,7 @@ COLUMNS = {
   "upright": "Task/upright",
   "stepping": "Task/stepping",
   "kl": "Policy/kl",
+  "terrain_level": "Curriculum/terrain_levels/mean",
   **{
     f"violation_{quantity}_{group}": f"Constraint/{quantity}/{group}/violation"
     for quantity in ("action_rate", "joint_acc", "joint_torque", "joint_vel")

@@ -30,6 +30,7 @@ TITLES = {
   "looser": "DeCap, looser",
   "fading": "DeCap, forgetful guard",
   "published": "Smoothness rewards, σ 1.0",
+  "cpu": "DeCap, trained on a CPU",
   "blind": "DeCap without the clock",
   "unguarded": "DeCap without the guard",
   "decap-exact-continued": "Eq. 4 whole, the paper's limits",
@@ -175,7 +176,8 @@ def _cost(root: Path, path: Path) -> dict[str, float]:
   name = f"{path.parent.name}/{path.stem}"
   for pattern, count in gpu["side-by-side"].items():
     if fnmatchcase(name, pattern):
-      cost |= {"side_by_side": count, "gpu_seconds": cost["seconds"] / count}
+      if count:  # None share a GPU that there was not.
+        cost |= {"side_by_side": count, "gpu_seconds": cost["seconds"] / count}
       break
   return cost
 
