@@ -23,12 +23,12 @@ Line = tuple[np.ndarray, np.ndarray]
 
 PALETTE = ("#0072B2", "#000000", "#CC79A7", "#009E73", "#56B4E9", "#E69F00", "#7B2D8B")
 PALETTE += ("#D55E00", "#8C510A", "#999999", "#BBBBBB", "#666666", "#8FBC3B", "#882255")
-PALETTE += ("#332288",)
-MARKERS = "os^vPXD*h<>dp8H"
+PALETTE += ("#332288", "#44AA99", "#DDCC77", "#661100", "#6699CC", "#AA4499")
+MARKERS = "os^vPXD*h<>dp8H1234+"
 LINES = ("--", "-.", ":", "--", "-.", ":", "--", "-", "-.", ":", ":")
-LINES += ("-.", "-.", "--", ":")
-"""Looks of methods in the order of METHOD_TITLES, the same in every figure; the last four
-are for rows beyond it."""
+LINES += ("-.", "-.", "--", ":", "--", "-.", ":", "--", "-.")
+"""Looks of methods in the order of METHOD_TITLES, the same in every figure; the last nine
+are for rows beyond it, and for methods to come."""
 ENOUGH = 80.0
 """Share of the commands, in %, below which smoothness is no merit."""
 LEAST_SPAN = 12.0

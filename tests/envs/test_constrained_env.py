@@ -139,7 +139,8 @@ def test_a_changed_limit_takes_effect(env):
   manager.set_limit("joint_vel/upper", 3.1)
   assert re.search(r"joint_vel/upper +\| +3\.1 ", str(manager))
   manager.set_limit("joint_vel/upper", 3.0)
-  elbow = 29 * 3 + env.scene["robot"].joint_names.index("left_elbow_joint")
+  joint = env.scene["robot"].joint_names.index("left_elbow_joint")
+  elbow = manager.composition.columns["joint_vel"].start + joint
   assert manager.composition.limit[elbow] == 3.0
   assert manager.composition.scale.floor[elbow].item() == pytest.approx(0.03)
   manager.set_limit("joint_vel/upper", 1.5)

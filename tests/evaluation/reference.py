@@ -6,6 +6,12 @@ It shares no code with `decap`: only the arrays and the numbers of the layout.
 import numpy as np
 
 NAMES = ("action_rate", "joint_acc", "joint_torque", "joint_vel")
+"""What follows from the log of any robot."""
+
+
+def joint_names_of(layout):
+  """Quantities with a limit per group."""
+  return [n for n, limit in layout.limits.items() if isinstance(limit, dict)]
 
 
 def episode_steps(fell, timed_out):
@@ -30,7 +36,12 @@ def quantities(a, layout, age):
     change = np.abs(velocity[t] - velocity[t - 1])
     slow_acc[t] = change / layout.control_dt * going_on
   before = a["joint_vel_before"].astype(float)
-  return {
+  measured = {
+    n: a[f"quantity/{n}"].astype(float)
+    for n in joint_names_of(layout)
+    if f"quantity/{n}" in a
+  }
+  return measured | {
     "action_rate": rate,
     "joint_acc": np.abs(velocity - before) / layout.physics_dt,
     "joint_torque": np.abs(torque),
@@ -57,10 +68,14 @@ def per_joint(values, layout):
   return [values[group_of[j]] for j in range(len(layout.joint_names))]
 
 
-def termination_probability(q, layout):
+def termination_probability(q, layout, names):
   """[T, B, Q, J] by Eq. 4, with ρ 0.7, κ 2, the scale's decay 0.95, floor 1 % of ε."""
-  limit = np.array([per_joint(layout.limits[n], layout) for n in NAMES])
-  p_max = np.array(per_joint(layout.p_max, layout))
+  limit = np.array([per_joint(layout.limits[n], layout) for n in names])
+  return probability(q, limit, np.array(per_joint(layout.p_max, layout)))
+
+
+def probability(q, limit, p_max):
+  """Eq. 4 of values [T, B, ...] and limits [...]."""
   delta = np.zeros_like(q)
   scale = None
   for t in range(len(q)):
@@ -106,7 +121,7 @@ def metrics(trajectory):
         continue
       stats = over_rollouts(values[:, :, chosen].mean(2), valid, rollout)
       out[f"{group}/{name}"], out[f"{group}/{name}/std"] = stats
-    for name in NAMES:
+    for name in joint_names_of(layout):
       above = q[name][:, :, chosen] > layout.limits[name][group]
       share = over_rollouts(above.any(2).astype(float), valid, rollout)
       out[f"{group}/{name}/any"], out[f"{group}/{name}/any/std"] = share
@@ -125,7 +140,7 @@ def metrics(trajectory):
     out[name], out[f"{name}/std"] = over_rollouts(values, always, rollout)
   minutes = a["fell"].size * layout.control_dt / 60
   out["falls"] = a["fell"].sum() / minutes
-  out |= _delta(q, layout, valid, rollout)
+  out |= _delta(q, a, layout, valid, rollout)
   out |= walking(a, layout, age, warmup, rollout)
   if age.max() >= 128 + warmup:
     out |= _jitter(a, layout, age, warmup)
@@ -202,15 +217,23 @@ def _walking_of(a, layout, age, warmup, envs, fixed):
   }
 
 
-def _delta(q, layout, valid, rollout):
-  delta = termination_probability(np.stack([q[n] for n in NAMES], 2), layout)
-  worst = delta.max((2, 3))
+def _delta(q, a, layout, valid, rollout):
+  names = joint_names_of(layout)
+  delta = termination_probability(np.stack([q[n] for n in names], 2), layout, names)
+  scalars = {
+    f"share/{n}": probability(
+      a[f"quantity/{n}"].astype(float), limit, layout.scalar_p_max[n]
+    )
+    for n, limit in layout.limits.items()
+    if n not in names
+  }
+  worst = np.max([delta.max((2, 3)), *scalars.values()], axis=0)
   out = {"delta": over_rollouts(worst, valid, rollout)[0]}
   rows = {
     f"share/{name}/{group}": delta[:, :, i][:, :, list(indices)].max(2)
-    for i, name in enumerate(NAMES)
+    for i, name in enumerate(names)
     for group, indices in layout.groups.items()
-  }
+  } | scalars
   tied = sum((row == worst).astype(float) for row in rows.values())
   part = {n: (worst * (row == worst) / tied)[valid].sum() for n, row in rows.items()}
   return out | {name: value / sum(part.values()) for name, value in part.items()}

@@ -135,7 +135,7 @@ def test_profile_proposes_its_limits(evaluation, tmp_path):
   assert set(limits["joint_power"]) == {"upper", "lower"}
   layout = trajectory.layout
   rule = profile.complete_rule((*layout.groups, *layout.scalars), {"upper": 0.5})
-  assert rule == {"upper": 0.5, "lower": 0.99, "tilt": 0.99}
+  assert rule == dict.fromkeys(("lower", *layout.scalars), 0.99) | {"upper": 0.5}
   path = tmp_path / "limits.yaml"
   profile.write_limits(path, limits, rule, {}, trajectory.layout)
   assert read_limits(path) == limits
