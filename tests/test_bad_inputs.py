@@ -145,6 +145,10 @@ WORDS = (
   ("compare metrics.json --plot traces", "needs trajectories"),
   ("compare metrics.json --plot training", "needs run folders"),
   ("compare metrics.json --plot joints --quantity warmth", "warmth"),
+  (
+    "compare metrics.json --format csv --output new.csv --plot joints --quantity warmth",
+    "warmth",
+  ),
   ("sim2sim", "needs at least one bundle"),
   ("sim2sim nowhere", "is not a policy bundle"),
   ("sim2sim table", "needs at least one bundle"),

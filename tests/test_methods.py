@@ -5,7 +5,10 @@ import inspect
 
 import pytest
 
+from decap.envs.constraint_manager import ConstraintTermCfg
+from decap.envs.mdp import tilt
 from decap.errors import UserError
+from decap.evaluation.tables import METHOD_TITLES
 from decap.methods import METHODS, get_method
 from decap.options.overrides import RUN_OPTIONS, check_options
 from decap.rl.config import FeasibilityCfg, LagrangianCfg, LcpCfg, NIpoCfg, PpoCfg
@@ -89,6 +92,17 @@ def test_values_of_the_other_losses():
   assert isinstance(lagrangian, LagrangianCfg)
   assert (lagrangian.cost_limit, lagrangian.multiplier_lr) == (0.01, 1e-4)
   assert (n_ipo.costs, lagrangian.costs) == ("terms", "rows")
+
+
+def test_tables_have_a_name_for_every_method():
+  assert METHODS.keys() <= METHOD_TITLES.keys()
+
+
+def test_whole_body_baselines_have_one_p_max_for_the_whole_robots_quantities_too():
+  env, agent = _configs("decap")
+  env.constraints["tilt"] = ConstraintTermCfg(func=tilt, limits=0.5, p_max=0.4)
+  get_method("cat").edit(env, agent)
+  assert env.constraints["tilt"].p_max == env.groups["upper"].p_max == 0.025
 
 
 def test_a_method_is_config_only():

@@ -87,9 +87,10 @@ def test_the_commands_of_the_page_are_accepted(tmp_path, monkeypatch):
     assert isinstance(args, train.TrainArgs)
     env, _ = build_configs(train.new_spec(args))
     # What the constraint manager asks for.
-    for term in env.constraints.values():
+    for name, term in env.constraints.items():
       if isinstance(term.limits, dict):
-        assert set(term.limits) == set(env.groups), command
+        missing = f"{command}: its limits file needs one of {name}"
+        assert set(term.limits) == set(env.groups), missing
 
 
 def test_the_sweep_of_the_page_is_the_papers_ablation():

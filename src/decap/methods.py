@@ -148,8 +148,9 @@ def _torso_angular_speed(env: ConstrainedEnvCfg, limit: float) -> ConstraintTerm
   if env.torso is None:
     raise UserError("This method needs a task that names its robot's torso.")
   bodies = SceneEntityCfg(env.constrained_entity, body_names=(env.torso,))
+  params = {"asset_cfg": bodies}
   return ConstraintTermCfg(
-    func=mdp.body_angular_speed, limits=limit, params={"asset_cfg": bodies}
+    func=mdp.body_angular_speed, limits=limit, params=params, unit="rad/s"
   )
 
 
@@ -169,6 +170,8 @@ def _loosest_limits_everywhere(env: ConstrainedEnvCfg, p_max: float) -> None:
   for term in env.constraints.values():
     if isinstance(term.limits, dict):
       term.limits = dict.fromkeys(env.groups, max(term.limits.values()))
+    else:
+      term.p_max = p_max
   # New objects: configs of several tasks may share these.
   env.groups = {
     name: dataclasses.replace(group, p_max=p_max) for name, group in env.groups.items()

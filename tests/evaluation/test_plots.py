@@ -124,8 +124,16 @@ def test_training_curves_read_event_files(tmp_path):
   writer = SummaryWriter(str(tmp_path))
   for step, value in enumerate((1.0, 4.0, 9.0)):
     writer.add_scalar("Train/episode_length", value, step)
+  for row in ("joint_jerk/legs", "tilt"):  # Whatever a task constrains.
+    writer.add_scalar(f"Constraint/{row}/violation", 0.5, 0)
   writer.close()
   fig = plots.training_curves({"run": tmp_path})
+  titles = [ax.get_title(loc="left") for ax in fig.axes[:3]]
+  assert titles[1:] == [
+    "Constraint/joint_jerk/legs/violation",
+    "Constraint/tilt/violation",
+  ]
+  assert lines(fig.axes[2], "run")[0].get_marker() == "o"
   line = lines(fig.axes[0], "run")[0]
   assert list(line.get_xdata()) == [0, 1, 2] and list(line.get_ydata()) == [1, 4, 9]
   (tmp_path / "empty").mkdir()

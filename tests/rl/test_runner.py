@@ -155,6 +155,19 @@ def test_rough_ground_resumes_bit_for_bit(tmp_path):
   _check_exact_resume(_spec(task="g1-rough"), tmp_path)
 
 
+def test_the_first_iteration_is_logged_alone(tmp_path):
+  """Steps that fit the normalisers had another p_max: CaT's rises from a fifth."""
+  logs = []
+  runner = _runner(
+    _spec("cat", iterations=1), tmp_path, on_iteration=lambda _, log: logs.append(log)
+  )
+  assert runner.learn()
+  runner.env.close()
+  (log,) = logs
+  assert log["Constraint/delta"] > 0.0
+  assert log["Constraint/delta_applied"] == pytest.approx(log["Constraint/delta"])
+
+
 def test_interrupts_infeasible_limits_and_foreign_policies(
   tmp_path, monkeypatch, capsys
 ):
@@ -178,10 +191,10 @@ def test_interrupts_infeasible_limits_and_foreign_policies(
   assert "Stopping after this iteration" in out
   (warning,) = [w for w in out.splitlines() if "joint_torque/lower was exceeded" in w]
   assert "at every step of the last 2 iterations" in warning
-  row = runner.env.constraint_manager.composition.rows[5]
-  torque = row.columns
-  assert row.name == "joint_torque/lower"
-  joints = [column - 2 * 29 for column in torque]  # The third of four quantities.
+  composition = runner.env.constraint_manager.composition
+  row = composition.rows[composition.row_names.index("joint_torque/lower")]
+  first = composition.columns["joint_torque"].start
+  joints = [column - first for column in row.columns]
   peak = runner._quantities["joint_torque"][:, joints].amax(1)
   low, middle, high = np.quantile(peak.numpy(), (0.05, 0.5, 0.95))
   assert low < middle < high

@@ -19,6 +19,8 @@ from decap.options.types import OutputFile, shown, split_label
 from decap.runs import RUN_FILE
 
 if TYPE_CHECKING:
+  from matplotlib.figure import Figure
+
   from decap.evaluation.results import Result
   from decap.evaluation.tables import MethodResults, Table
 
@@ -65,9 +67,14 @@ class CompareArgs(Args):
     labels, results = _read_results(self)
     methods = group_results(results, labels)
     tables = make_tables(methods, self.baseline)
+    figures = (
+      _draw(self, methods) if self.plot else {}
+    )  # Or refuse, with nothing written.
     _write_tables(self, tables)
-    if self.plot:
-      _write_plots(self, methods)
+    for path, figure in figures.items():
+      with replacing(path) as partial:
+        figure.savefig(partial, dpi=200)
+      print(f"Wrote {path}")
     if self.html:
       from decap.evaluation.report import make_report
 
@@ -115,13 +122,14 @@ def _write_tables(args: CompareArgs, tables: Sequence[Table]) -> None:
   print(f"Wrote {args.output}")
 
 
-def _write_plots(args: CompareArgs, methods: Sequence[MethodResults]) -> None:
+def _draw(args: CompareArgs, methods: Sequence[MethodResults]) -> dict[Path, Figure]:
+  """The figures that were asked for, by the file that each is for."""
   from decap.evaluation import plots
   from decap.evaluation.report import find_training, find_trajectories
 
   results = {method.label: method.results[0] for method in methods}
   recorded, training = find_trajectories(results), find_training(methods)
-  draw: dict[str, Callable] = {
+  draw: dict[str, Callable[[], Figure]] = {
     "response": lambda: plots.response(results),
     "tracking": lambda: plots.velocity_tracking(recorded),
     "traces": lambda: plots.traces(recorded, args.quantity),
@@ -130,7 +138,7 @@ def _write_plots(args: CompareArgs, methods: Sequence[MethodResults]) -> None:
     "spectra": lambda: plots.spectra(results),
     "training": lambda: plots.training_curves(training),
   }
-  folder = Path(args.plot_folder)
+  figures = {}
   for name in args.plot:
     if name in ("tracking", "traces") and not recorded:
       raise UserError(
@@ -138,7 +146,6 @@ def _write_plots(args: CompareArgs, methods: Sequence[MethodResults]) -> None:
       )
     if name == "training" and not training:
       raise UserError("The figure 'training' needs run folders with event files.")
-    path = folder / f"{name}.{args.plot_format}"
-    with replacing(path) as partial:
-      draw[name]().savefig(partial, dpi=200)
-    print(f"Wrote {path}")
+    path = Path(args.plot_folder) / f"{name}.{args.plot_format}"
+    figures[path] = draw[name]()
+  return figures

@@ -77,6 +77,7 @@ def print_result(result: Result) -> None:
 
   shown = {t.title: t for t in make_tables(group_results([result], [None]))}
   wanted = ("Smoothness", "Steps with a violation by at least one joint (%)")
+  wanted += ("Quantities of the whole robot",)
   tables = [shown[title] for title in wanted if title in shown]
   print_tables([*tables, *command_tables(result)])
   for sentence in remarks(result.metrics):

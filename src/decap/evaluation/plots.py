@@ -5,6 +5,7 @@ Each function takes what it plots and returns a matplotlib Figure.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from itertools import zip_longest
 from pathlib import Path
@@ -212,7 +213,9 @@ def training_curves(runs: Mapping[str, Path]) -> Figure:
   """Scalars of TensorBoard event files over iterations, one panel per tag."""
   curves = {label: read_scalars(run) for label, run in runs.items()}
   logged = {tag for scalars in curves.values() for tag in scalars}
-  tags = [tag for tag in TAGS if tag in logged]
+  violations = [tag for scalars in curves.values() for tag in scalars]
+  violations = [tag for tag in violations if re.fullmatch(VIOLATION, tag)]
+  tags = [tag for tag in dict.fromkeys((*TAGS, *violations)) if tag in logged]
   if not tags:
     raise UserError(
       f"There are no training curves in {', '.join(map(str, runs.values()))}."
@@ -226,20 +229,15 @@ def training_curves(runs: Mapping[str, Path]) -> Figure:
         continue
       for i, (label, scalars) in enumerate(curves.items()):
         if tag in scalars:
-          ax.plot(*scalars[tag], label=label, **style(i))
+          dot = "o" if len(scalars[tag][0]) == 1 else None  # One point is no line.
+          ax.plot(*scalars[tag], marker=dot, label=label, **style(i))
       ax.set_title(tag, loc="left")
       ax.set_xlabel("iteration")
     return fig
 
 
-TAGS = (
-  "Train/episode_length",
-  "Train/reward",
-  "Constraint/delta",
-  "Constraint/action_rate/upper/violation",
-  "Constraint/joint_acc/upper/violation",
-  "Constraint/joint_vel/upper/violation",
-)
+TAGS = ("Train/episode_length", "Train/reward", "Constraint/delta")
+VIOLATION = r"Constraint/.+/violation"
 """What `training_curves` shows of the tags that exist."""
 
 

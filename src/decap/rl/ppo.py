@@ -81,7 +81,7 @@ class PPO(rsl_rl.algorithms.PPO):
     self.feasibility = feasibility
     self.mirrors = {name: m.to(device) for name, m in (mirrors or {}).items()}
     # The δ̄ that is applied, and steps: sums over an iteration.
-    self._applied = torch.zeros(2, device=device)
+    self.applied = torch.zeros(2, device=device)
     weights = self.loss_weights()
     self._loss_names = tuple(weights)
     self._loss_weights = torch.tensor(list(weights.values()), device=device)
@@ -248,7 +248,7 @@ class PPO(rsl_rl.algorithms.PPO):
     if self.feasibility is not None:
       applied = self.feasibility.apply(constraints["quantities"], delta)
     mean = applied.mean()
-    self._applied.add_(torch.stack((mean, torch.ones_like(mean))))
+    self.applied.add_(torch.stack((mean, torch.ones_like(mean))))
     return applied
 
   def reward(self, rewards: Tensor, delta: Tensor) -> Tensor:
@@ -304,9 +304,9 @@ class PPO(rsl_rl.algorithms.PPO):
     }
     out |= self.progress.metrics()
     if self.cfg.survival:
-      total, steps = self._applied
+      total, steps = self.applied
       out["Constraint/delta_applied"] = total / steps.clamp(min=1.0)
-      self._applied.zero_()
+      self.applied.zero_()
     if self.feasibility is not None:
       out |= self.feasibility.metrics()
     out["Policy/entropy_coef"] = -self._weight("entropy")
