@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import mujoco
+import numpy as np
 from mjlab.terrains import (
   BoxInvertedPyramidStairsTerrainCfg,
   BoxPyramidStairsTerrainCfg,
@@ -12,6 +14,46 @@ from mjlab.terrains import (
   TerrainEntityCfg,
   TerrainGeneratorCfg,
 )
+from mjlab.terrains.terrain_generator import TerrainOutput
+
+THICKNESS_M = 0.5
+"""By which the ground goes deeper than mjlab's; its surface stays where it is."""
+
+
+class Solid:
+  """Ground that no foot is pushed through.
+
+  mjlab's is as thick as it is high: 2 µm of stairs and 1 cm of slope at level 0. A foot that
+  sinks into it by more than half of that leaves it below; robots fell within two seconds.
+  """
+
+  def function(
+    self, difficulty: float, spec: mujoco.MjSpec, rng: np.random.Generator
+  ) -> TerrainOutput:
+    output = super().function(difficulty, spec, rng)  # ty: ignore[unresolved-attribute]
+    for geometry in output.geometries:
+      if geometry.hfield is not None:
+        geometry.hfield.size[3] += THICKNESS_M
+      elif geometry.geom is not None:
+        geometry.geom.size[2] += THICKNESS_M / 2
+        geometry.geom.pos[2] -= THICKNESS_M / 2
+    return output
+
+
+class SlopeCfg(Solid, HfPyramidSlopedTerrainCfg):
+  """mjlab's slopes, solid."""
+
+
+class RandomRoughCfg(Solid, HfRandomUniformTerrainCfg):
+  """mjlab's random heights, solid."""
+
+
+class StairsCfg(Solid, BoxPyramidStairsTerrainCfg):
+  """mjlab's stairs, solid."""
+
+
+class InvertedStairsCfg(Solid, BoxInvertedPyramidStairsTerrainCfg):
+  """mjlab's stairs downwards, solid."""
 
 
 def flat() -> TerrainEntityCfg:
@@ -35,18 +77,16 @@ def rough(play: bool = False) -> TerrainEntityCfg:
     num_cols=5,
     curriculum=not play,
     sub_terrains={
-      "slope": HfPyramidSlopedTerrainCfg(**slope, border_width=0.25),
-      "inverse_slope": HfPyramidSlopedTerrainCfg(
-        **slope, border_width=0.25, inverted=True
-      ),
-      "random_rough": HfRandomUniformTerrainCfg(
+      "slope": SlopeCfg(**slope, border_width=0.25),
+      "inverse_slope": SlopeCfg(**slope, border_width=0.25, inverted=True),
+      "random_rough": RandomRoughCfg(
         noise_range=(0.0, 0.08),
         noise_step=0.005,
         border_width=0.25,
         scale_with_difficulty=True,
       ),
-      "stairs": BoxPyramidStairsTerrainCfg(**stairs),
-      "inverse_stairs": BoxInvertedPyramidStairsTerrainCfg(**stairs),
+      "stairs": StairsCfg(**stairs),
+      "inverse_stairs": InvertedStairsCfg(**stairs),
     },
   )
   return TerrainEntityCfg(
