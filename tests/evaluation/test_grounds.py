@@ -1,5 +1,7 @@
 """Kinds and levels of ground: where a robot is, and what is told of it there."""
 
+import dataclasses
+
 import pytest
 import torch
 
@@ -7,9 +9,12 @@ from decap.envs.build import make_env
 from decap.evaluation.bins import Bins
 from decap.evaluation.environment import evaluation_cfg
 from decap.evaluation.grounds import Grounds, grounds_of
+from decap.evaluation.metrics import Metrics
 from decap.evaluation.protocol import Protocol
 from decap.evaluation.rollout import evaluate
 from decap.evaluation.tables import command_tables, group_results, make_tables
+from tests.evaluation.synthetic import LAYOUT
+from tests.evaluation.test_metrics import sample
 from tests.evaluation.test_rollout import noisy
 
 SMALL = Protocol("g1-rough", rollouts=2, envs=10, steps=60, warmup=5, per_command=0)
@@ -66,6 +71,18 @@ def test_kinds_and_bands_share_out_all_time_and_falls(result):
     assert sum(f * m for f, m in zip(told, minutes, strict=True)) == pytest.approx(
       falls
     )
+
+
+def test_a_step_that_is_not_finite_counts_once():
+  layout = dataclasses.replace(LAYOUT, grounds=("slope", "levels 0–1"))
+  metrics = Metrics(layout, rollouts=1, envs=1, warmup=0)
+  for speed in (1.0, torch.nan):
+    step = sample(vel=(0, 0, speed))
+    step.ground = torch.tensor([[0, 1]])
+    metrics.add(step)
+  result = metrics.result()
+  assert result["non_finite_steps"] == 1
+  assert result["grounds"]["slope"]["minutes"] == pytest.approx(0.02 / 60)
 
 
 def test_tables_show_them(result):

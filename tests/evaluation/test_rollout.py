@@ -106,7 +106,12 @@ def test_samples_are_what_the_constraints_of_training_see(rollout):
   assert ends > 0
 
 
-def test_a_step_never_waits_for_the_device(rollout):
+@pytest.mark.parametrize("task", ["g1-flat", "g1-rough"])
+def test_a_step_never_waits_for_the_device(task, rollout):
+  if task != SMALL.task:
+    protocol = dataclasses.replace(SMALL, task=task)
+    env = make_env(evaluation_cfg(protocol), "cpu")
+    rollout = Rollout(env, noisy(protocol), protocol)
   env = rollout.env
   obs, _ = env.reset(seed=3)
 

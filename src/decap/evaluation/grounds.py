@@ -30,15 +30,14 @@ class Grounds:
 
   def at(self, xy: torch.Tensor) -> torch.Tensor:
     """Indices in `names` of kind and band; beyond the cells their number. # [B, 2]"""
-    size, counts = xy.new_tensor(self.size), (self.levels, len(self.kinds))
-    count = torch.tensor(counts, device=xy.device)
     # A robot whose state is not finite must not become an index out of range.
-    place = (xy.nan_to_num() / size + count / 2).floor()  # [B, 2]
-    inside = ((place >= 0) & (place < count)).all(1, keepdim=True)
-    level, kind = place.unbind(1)
+    x, y = xy.nan_to_num().unbind(1)
+    level = (x / self.size[0] + self.levels / 2).floor()
+    kind = (y / self.size[1] + len(self.kinds) / 2).floor()
+    inside = (level >= 0) & (level < self.levels) & (kind >= 0) & (kind < len(self.kinds))
     band = torch.div(level, BAND, rounding_mode="floor") + len(self.kinds)
-    found = torch.stack((kind, band), 1)
-    return torch.where(inside, found, float(len(self.names))).long()
+    found = torch.stack((kind, band), 1)  # [B, 2]
+    return found.masked_fill(~inside.unsqueeze(1), len(self.names)).long()
 
 
 def grounds_of(env: Any) -> Grounds | None:

@@ -8,6 +8,7 @@ result.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -209,7 +210,7 @@ class Metrics:
       "histograms": self.violations.histograms(),
       "spectra": self._spectra(frequency, power, windows),
       "counted_share": number(float(share)),
-      "non_finite_steps": int(broken.sum()),
+      "non_finite_steps": int(broken[: rollouts + self.bins.commands].sum()),
     }
 
   # Private methods.
@@ -302,7 +303,8 @@ class Metrics:
 def metrics_of_trajectory(trajectory: Trajectory) -> dict[str, Any]:
   """The same numbers from a stored trajectory of a whole batch.
 
-  A trajectory of some of the environments gives their numbers.
+  A trajectory of some of the environments gives their numbers. It does not store where
+  on a terrain they were, so there are none by ground.
   """
   if "contact" not in trajectory.arrays:
     raise UserError(
@@ -310,7 +312,7 @@ def metrics_of_trajectory(trajectory: Trajectory) -> dict[str, Any]:
     )
   rollouts = len(set(trajectory.rollout)) or 1
   metrics = Metrics(
-    trajectory.layout,
+    replace(trajectory.layout, grounds=()),
     rollouts,
     trajectory.num_envs // rollouts,
     trajectory.protocol.get("warmup", 0),

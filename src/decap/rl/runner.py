@@ -240,7 +240,7 @@ class Runner:
       for _ in range(self.cfg.num_steps_per_env):
         self.rollout_step()
       self.alg.fit_normalisers(new)
-    # None of it is the first iteration's.
+    # It says what robots achieve; all else is logged of the first iteration alone.
     self.env.flush_log()
     self._ended.zero_()
     self.alg.applied.zero_()
