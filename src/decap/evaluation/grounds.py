@@ -34,7 +34,9 @@ class Grounds:
     x, y = xy.nan_to_num().unbind(1)
     level = (x / self.size[0] + self.levels / 2).floor()
     kind = (y / self.size[1] + len(self.kinds) / 2).floor()
-    inside = (level >= 0) & (level < self.levels) & (kind >= 0) & (kind < len(self.kinds))
+    inside = (
+      (level >= 0) & (level < self.levels) & (kind >= 0) & (kind < len(self.kinds))
+    )
     band = torch.div(level, BAND, rounding_mode="floor") + len(self.kinds)
     found = torch.stack((kind, band), 1)  # [B, 2]
     return found.masked_fill(~inside.unsqueeze(1), len(self.names)).long()
