@@ -125,6 +125,15 @@ def test_every_other_override_names_the_row(tmp_path):
   assert load_policy(str(tmp_path)).info["options"] == {"barrier": "False"}
 
 
+def test_bundles_of_two_runs_are_two_policies(tmp_path):
+  names = []
+  for name in ("a", "b"):
+    (tmp_path / name / "params").mkdir(parents=True)
+    names.append(load_policy(str(bundle(tmp_path / name / "policy"))).info["name"])
+  assert names == ["a-policy", "b-policy"]
+  assert load_policy(str(tmp_path / "a")).info["name"] == "a"
+
+
 def test_a_run_without_a_policy_is_refused(tmp_path):
   with pytest.raises(UserError, match="has no policy: neither checkpoints"):
     load_policy(str(tmp_path))

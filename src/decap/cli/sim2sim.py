@@ -153,7 +153,7 @@ def _walk(bundles: list[Any], cfg: Any, options: WalkArgs) -> None:
     share = followed(trace)  # Not a number where it fell before it was told to walk.
     told = f"{100 * share:.0f} % of the command followed; " if share == share else ""
     print(
-      f"{bundle.folder.name} on {cfg.terrain}: {end} after {trace.seconds:.1f} s and "
+      f"{bundle.name} on {cfg.terrain}: {end} after {trace.seconds:.1f} s and "
       f"{trace.distance():.2f} m; {told}{factor:.1f} × real time"
     )
     for group, values in joint_metrics(trace, body_groups(bundle)).items():
@@ -164,7 +164,7 @@ def _walk(bundles: list[Any], cfg: Any, options: WalkArgs) -> None:
     if options.trace:
       trace.save(Path(options.trace))
       print(f"  wrote {options.trace}")
-    clips.append((bundle.folder.name, trace))
+    clips.append((bundle.name, trace))
   if options.video:
     _record(clips, cfg, options)
 
@@ -230,7 +230,7 @@ def _fidelity(bundles: list[Any], cfg: Any, options: MeasureArgs) -> None:
 
   folder, found = Path(options.out), []
   for bundle in bundles:
-    _say(f"{bundle.folder.name}: the same walks in both simulators …")
+    _say(f"{bundle.name}: the same walks in both simulators …")
     with contextlib.redirect_stdout(io.StringIO()):  # mjlab tells its seeds.
       found.append(fidelity.compare(bundle))
   write_text(folder / "fidelity.json", json.dumps(found, indent=1) + "\n")

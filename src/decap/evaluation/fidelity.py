@@ -43,7 +43,7 @@ def compare(bundle: Bundle) -> dict[str, Any]:
     rows.append({"command": command, **dict(named), **differences})
   worst = max(abs(row["difference"]) for row in rows)
   return {
-    "policy": bundle.folder.name,
+    "policy": bundle.name,
     "tolerance_m_s": TOLERANCE_M_S,
     "rows": rows,
     "worst_m_s": worst,

@@ -12,6 +12,7 @@ import numpy as np
 from torch import Tensor
 
 from decap.constraints import TerminationCfg
+from decap.deploy.bundle import JSON_FILE, ONNX_FILE, bundle_name, load_bundle
 from decap.errors import UserError
 from decap.export import torch_from_onnx
 
@@ -62,7 +63,6 @@ class Policy:
 
 def load_policy(source: str, device: str = "cpu") -> Policy:
   """Load `stand`, a run folder, a checkpoint or a bundle folder."""
-  from decap.deploy.bundle import JSON_FILE
   from decap.rl import checkpoint_files
 
   path = Path(source)
@@ -125,8 +125,6 @@ def _from_checkpoint(path: Path, source: str, device: str) -> Policy:
 
 
 def _from_bundle(path: Path, source: str, device: str) -> Policy:
-  from decap.deploy.bundle import ONNX_FILE, load_bundle
-
   description = load_bundle(path).info
   network = torch_from_onnx((path / ONNX_FILE).read_bytes(), device)
   return Policy(
@@ -138,7 +136,7 @@ def _info(
   source: str, description: Mapping[str, Any], run: Mapping[str, Any]
 ) -> dict[str, Any]:
   return {
-    "name": Path(source).name or source,
+    "name": bundle_name(Path(source)),
     "source": source,
     **{key: description.get(key) for key in ("method", "seed", "task", "iteration")},
     "options": _options(description, run),

@@ -107,7 +107,7 @@ def describe(bundle: Bundle) -> dict[str, Any]:
   """What a results file says about its policy."""
   info = bundle.info
   return {
-    "name": bundle.folder.name,
+    "name": bundle.name,
     "onnx_sha256": info["onnx_sha256"],
     **{key: info.get(key) for key in ("task", "method", "seed", "iteration")},
   }
@@ -146,7 +146,7 @@ def load(path: Path) -> dict[str, Any]:
 
 def stored(bundle: Bundle, folder: Path, repeats: int, base: SimCfg) -> Results | None:
   """What a file in the folder says of this very policy under the same protocol."""
-  path = folder / f"{bundle.folder.name}.json"
+  path = folder / f"{bundle.name}.json"
   found = load(path) if path.is_file() else {}
   same = describe(bundle), protocol(repeats, base)
   return found if (found.get("policy"), found.get("protocol")) == same else None
@@ -157,7 +157,7 @@ def _line(bundle: Bundle, found: dict[str, Any]) -> str:
   end = found["stop_reason"] if found["intervened"] else "done"
   what = "identical walk" if found["table"] == "identical" else found["terrain"]
   return (
-    f"{bundle.folder.name}: {what}{load_kg}, run {found['repeat'] + 1}: "
+    f"{bundle.name}: {what}{load_kg}, run {found['repeat'] + 1}: "
     f"{found['seconds']:.1f} s, {found['distance_m']:.1f} m, "
     f"{'fell' if found['fell'] else end}"
   )

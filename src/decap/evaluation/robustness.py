@@ -53,7 +53,7 @@ def sweep_policy(
   rows = in_order(_try, bundle, todo, jobs)
   for (name, value, _), row in zip(todo, rows, strict=True):
     found[name].append(row)
-    what = f"{bundle.folder.name}: {name} {value:g}"
+    what = f"{bundle.name}: {name} {value:g}"
     progress(f"{what}: {row['survived']} of {repeats} walks survived")
   return {
     "format": FORMAT,
@@ -75,7 +75,7 @@ def stored(
   bundle: Bundle, folder: Path, repeats: int | None = None
 ) -> dict[str, Any] | None:
   """What an earlier sweep of this very policy found, with so many repeats if asked."""
-  path = folder / f"{bundle.folder.name}-sweep.json"
+  path = folder / f"{bundle.name}-sweep.json"
   sweep = json.loads(path.read_text()) if path.is_file() else {"policy": {}}
   same = sweep["policy"].get("onnx_sha256") == bundle.info["onnx_sha256"]
   return sweep if same and repeats in (None, sweep.get("repeats")) else None
