@@ -120,7 +120,9 @@ def _plain_cfg(bundle: Bundle, num_envs: int, physics_dt_s: float | None) -> Any
   from decap.runs import RunSpec, build_configs
 
   info = bundle.info
-  cfg, _ = build_configs(RunSpec(info["task"], info["method"], 0), play=True)
+  blind = "clock" not in [term.name for term in bundle.observations]
+  spec = RunSpec(info["task"], info["method"], 0, blind=blind)
+  cfg, _ = build_configs(spec, play=True)
   cfg.scene.num_envs = num_envs
   for name in ("friction", "torso_mass"):
     cfg.events.pop(name, None)
