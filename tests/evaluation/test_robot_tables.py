@@ -10,6 +10,8 @@ from decap.errors import UserError
 from decap.evaluation import robot_tables, robustness
 from tests.deploy.robots import POLICY
 
+SIM2SIM = POLICY.parents[1] / "results" / "sim2sim"
+
 WALK = {
   "seconds": 12.0,
   "distance_m": 5.0,
@@ -78,6 +80,18 @@ def test_files_come_back_as_written_and_others_are_refused(tmp_path):
   (tmp_path / "x.json").write_text(json.dumps({"format": "other"}))
   with pytest.raises(UserError, match="no results"):
     robot_tables.load(tmp_path / "x.json")
+
+
+@pytest.mark.parametrize("suffix", ["", robustness.SUFFIX])
+def test_results_of_this_project_are_of_its_policies_and_written_alike(
+  tmp_path, suffix
+):
+  for folder in sorted(POLICY.parent.glob("g1-flat-*")):
+    bundle, path = load_bundle(folder), SIM2SIM / f"{folder.name}{suffix}.json"
+    found = robot_tables.stored(bundle, SIM2SIM, suffix)
+    assert found and not robot_tables.stored(bundle, SIM2SIM, suffix, protocol={})
+    copy = robot_tables.save(found, tmp_path, suffix)
+    assert copy.name == path.name and copy.read_bytes() == path.read_bytes()
 
 
 def test_bundles_of_two_runs_have_a_file_each(tmp_path):

@@ -191,32 +191,36 @@ def _table(bundles: list[Any], cfg: Any, options: MeasureArgs) -> None:
   from decap.evaluation import robot_tables, robustness
 
   folder, repeats = Path(options.out), options.repeats
-  results = []
+  terms = robot_tables.protocol(repeats, cfg)
+  # Of those policies that there is a sweep of; read before the walks, which take long.
+  earlier = (robot_tables.stored(b, folder, robustness.SUFFIX) for b in bundles)
+  sweeps, results = list(filter(None, earlier)), []
   for bundle in bundles:
-    found = options.reuse and robot_tables.stored(bundle, folder, repeats, cfg)
+    found = options.reuse and robot_tables.stored(bundle, folder, protocol=terms)
     if not found:
       found = robot_tables.measure_policy(bundle, repeats, cfg, options.jobs, _say)
       print(f"Wrote {robot_tables.save(found, folder)}")
     results.append(found)
   text = robot_tables.tables(results)
-  # The margins of those policies that a sweep was made of.
-  if sweeps := list(filter(None, (robustness.stored(b, folder) for b in bundles))):
+  if sweeps:
     text += "\n".join(["\n## Margins", "", *robustness.margin_table(sweeps), ""])
   _write_page(folder / "tables.md", text)
   _draw("figures", results, folder)
 
 
 def _sweep(bundles: list[Any], cfg: Any, options: MeasureArgs) -> None:
-  from decap.evaluation import robustness
+  from decap.evaluation import robot_tables, robustness
 
   del cfg  # A sweep has its own.
-  folder, repeats = Path(options.out), options.repeats
+  folder, repeats, suffix = Path(options.out), options.repeats, robustness.SUFFIX
   sweeps = []
   for bundle in bundles:
-    found = options.reuse and robustness.stored(bundle, folder, repeats)
+    found = options.reuse and robot_tables.stored(
+      bundle, folder, suffix, repeats=repeats
+    )
     if not found:
       found = robustness.sweep_policy(bundle, repeats, options.jobs, _say)
-      print(f"Wrote {robustness.save(found, folder)}")
+      print(f"Wrote {robot_tables.save(found, folder, suffix)}")
     sweeps.append(found)
   text = "\n".join(["# Margins", "", *robustness.margin_table(sweeps), ""])
   _write_page(folder / "margins.md", text)
