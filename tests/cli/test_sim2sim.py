@@ -67,6 +67,16 @@ def test_two_policies_are_filmed_through_their_heads(capsys, tmp_path, monkeypat
   assert (left[-8:, :20] > 250).any()  # The caption.
 
 
+def test_the_renderer_that_starts_is_the_one_that_draws(monkeypatch):
+  started = subprocess.CompletedProcess([], 0)
+  monkeypatch.setattr(machine.subprocess, "run", lambda *_, **__: started)
+  monkeypatch.setattr(machine.sys, "platform", "linux")
+  for before, after in ((None, "egl"), ("osmesa", "osmesa")):
+    monkeypatch.setattr(machine.os, "environ", {"MUJOCO_GL": before} if before else {})
+    machine.check_renderer(draws=True)
+    assert machine.os.environ == {"MUJOCO_GL": after}
+
+
 def test_terrains_are_checked_before_mujoco_is_loaded():
   """It takes its renderer from the environment once, when it is loaded."""
   code = (

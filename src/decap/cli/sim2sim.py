@@ -6,12 +6,8 @@ bundles measure them; ``terrains`` lists the grounds.
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
-import io
 import json
-import os
-import sys
 import time
 from dataclasses import dataclass, field
 from functools import partial
@@ -88,8 +84,6 @@ class Sim2simArgs(Args):
       machine.check_installed(package, "--video and --view")
     if self.walk.video:
       machine.check_renderer(draws=True)
-      if sys.platform.startswith("linux"):
-        os.environ.setdefault("MUJOCO_GL", "egl")  # Before MuJoCo is imported.
     self.world.check()
 
   def split(self) -> tuple[str, tuple[str, ...]]:
@@ -235,8 +229,7 @@ def _fidelity(bundles: list[Any], cfg: Any, options: MeasureArgs) -> None:
   folder, found = Path(options.out), []
   for bundle in bundles:
     _say(f"{bundle.name}: the same walks in both simulators …")
-    with contextlib.redirect_stdout(io.StringIO()):  # mjlab tells its seeds.
-      found.append(fidelity.compare(bundle))
+    found.append(fidelity.compare(bundle))
   write_text(folder / "fidelity.json", json.dumps(found, indent=1) + "\n")
   text = "\n".join(["# Fidelity", "", *fidelity.fidelity_table(found), ""])
   _write_page(folder / "fidelity.md", text)

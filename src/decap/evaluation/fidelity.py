@@ -83,17 +83,16 @@ def fidelity_table(found: Sequence[dict[str, Any]]) -> list[str]:
 def training_speeds(
   bundle: Bundle, commands: Sequence[float], physics_dt_s: float | None = None
 ) -> list[float]:
-  """Mean forward speed of the last seconds in the training environment, m/s.
+  """Mean forward speed of the last seconds in training's environment, m/s, [commands].
 
-  Args:
-    physics_dt_s: Replaces the environment's physics step.
+  A `physics_dt_s` replaces its physics step.
   """
   import torch
 
-  from decap.envs.constrained_env import ConstrainedEnv
+  from decap.envs.build import make_env
   from decap.evaluation.environment import command_term
 
-  env = ConstrainedEnv(_plain_cfg(bundle, len(commands), physics_dt_s), "cpu")
+  env = make_env(_plain_cfg(bundle, len(commands), physics_dt_s), "cpu")
   env.reset(seed=0)
   command = command_term(env).command.zero_()
   command[:, 0] = torch.tensor(commands)
