@@ -117,7 +117,7 @@ def test_a_step_never_waits_for_the_device(task, rollout):
 
   def step():
     _, _, fell, late, _ = env.step(rollout.policy.act(obs))
-    rollout.take(last_sample(env, fell, late))
+    rollout.metrics.accumulate(last_sample(env, fell, late))
 
   step()  # The first one makes constants.
   assert waits(step) == []

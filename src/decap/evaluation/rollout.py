@@ -139,12 +139,8 @@ class Rollout:
       zero = torch.zeros(self.protocol.num_envs, size, device=self.device)
       act = lambda obs: zero  # noqa: E731
     steps, seed = self.protocol.steps, self.protocol.seed
-    tell, follow = self._tell, self.follow
-    return run_steps(self.env, act, steps, seed, self.take, tell, follow, on_step)
-
-  def take(self, sample: Sample) -> None:
-    """Measure a step, on fixed buffers."""
-    self.metrics.accumulate(sample)
+    take, tell, follow = self.metrics.accumulate, self._tell, self.follow
+    return run_steps(self.env, act, steps, seed, take, tell, follow, on_step)
 
   def follow(self, sample: Sample) -> None:
     """What depends on the host's step count and cannot be in the graph."""
