@@ -26,15 +26,9 @@ CLIP_S, FRAME_S = 10.0, 0.04
 
 
 def make_report(
-  methods: Sequence[MethodResults],
-  tables: Sequence[Table],
-  command: str,
+  methods: Sequence[MethodResults], tables: Sequence[Table], command: str
 ) -> str:
-  """The page as text.
-
-  Args:
-    command: Command line that makes the report again.
-  """
+  """The page as text; `command` is what makes it again."""
   first = {method.label: method.results[0] for method in methods}
   recorded = find_trajectories(first)
   clips = {name: data for name, t in recorded.items() if (data := clip(t)) is not None}

@@ -74,15 +74,13 @@ def evaluate(
   limits: Limits | None = None,
   on_step: Callable[[int], None] | None = None,
 ) -> Evaluation:
-  """Evaluate a run folder, checkpoint, bundle folder or `stand`.
+  """Evaluate a run folder, checkpoint, bundle folder, `stand`, or a loaded policy.
 
   Args:
-    source: What to evaluate, or a policy that was loaded from it.
-    protocol: How; the protocol of the simulation tables by default.
-    device: Where policy and physics run.
+    protocol: That of the simulation tables by default.
     backend: Physics: "warp", "native", or "auto" for the device's.
     trajectory: Environments per rollout to record, as many as there are at most.
-    limits: Limits to count violations against, instead of the task's.
+    limits: What violations are counted against, instead of the task's.
     on_step: Called with the number of finished steps, now and then.
   """
   protocol = protocol or Protocol()
