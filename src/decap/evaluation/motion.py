@@ -62,13 +62,7 @@ class Motion:
   """Sums over steps of following, gait, posture and drift, by bin."""
 
   def __init__(
-    self,
-    bins: Bins,
-    warmup: int,
-    dt: float,
-    segments: int,
-    device: str,
-    feet: int = 2,
+    self, bins: Bins, warmup: int, dt: float, segments: int, device: str, feet: int = 2
   ) -> None:
     self.bins = bins
     self._warmup, self._dt = warmup, dt

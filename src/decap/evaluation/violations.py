@@ -66,10 +66,7 @@ class Violations:
 
     def of(row: int) -> dict[str, Any]:
       columns = list(self.composition.rows[row].columns)
-      return {
-        "any_joint": any_above[:, row],
-        "joint_steps": above[:, columns].mean(1),
-      }
+      return {"any_joint": any_above[:, row], "joint_steps": above[:, columns].mean(1)}
 
     scalars = {
       name: {"mean": values[:, c], "violations": above[:, c]}
