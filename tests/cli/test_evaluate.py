@@ -1,12 +1,13 @@
 """The commands as a user calls them: evaluate, compare, profile, and training after."""
 
 import json
+from pathlib import Path
 
 import pytest
 import torch
 
 from decap.cli import main
-from decap.cli.evaluate import EvaluateArgs, print_result
+from decap.cli.evaluate import EvaluateArgs, _output_folder, print_result
 from decap.cli.profile import _check_worth, _warn
 from decap.deploy.bundle import write_bundle
 from decap.envs.build import make_env
@@ -199,6 +200,19 @@ def test_a_profile_of_walking_is_not(capsys):
   good = {"tracking": {"followed": {"mean": 0.6}}, "falls_per_minute": {"mean": 0.5}}
   _check_worth(good, "a", force=False)
   assert capsys.readouterr().err == ""
+
+
+def test_results_of_a_runs_own_bundle_are_beside_those_of_others(tmp_path):
+  (tmp_path / "run" / "params").mkdir(parents=True)
+  for bundle in (tmp_path / "mine", tmp_path / "run" / "policy"):
+    bundle.mkdir()
+    (bundle / "policy.json").touch()
+  for source, where in (
+    ("run", tmp_path / "run"),
+    ("mine", Path("evaluation/mine")),
+    ("run/policy", Path("evaluation/run-policy")),
+  ):
+    assert _output_folder(EvaluateArgs(policy=str(tmp_path / source)), "t") == where
 
 
 def test_quick_is_a_default_that_explicit_sizes_override():

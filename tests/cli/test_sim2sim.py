@@ -9,6 +9,7 @@ import pytest
 from decap.cli import main, sim2sim
 from decap.cli.sim2sim import terrain_list
 from decap.deploy import looks
+from decap.deploy.bundle import load_bundle
 from decap.errors import UserError
 from decap.evaluation import robot_tables, robustness
 from decap.options import machine
@@ -64,6 +65,16 @@ def test_two_policies_are_filmed_through_their_heads(capsys, tmp_path, monkeypat
   assert left[40:260].std() > 5 and right[40:260].std() > 5  # Not one colour.
   assert np.abs(left - right)[40:260].mean() > 2  # Each its own view.
   assert (left[-8:, :20] > 250).any()  # The caption.
+
+
+def test_the_renderer_that_starts_is_the_one_that_draws(monkeypatch):
+  started = subprocess.CompletedProcess([], 0)
+  monkeypatch.setattr(machine.subprocess, "run", lambda *_, **__: started)
+  monkeypatch.setattr(machine.sys, "platform", "linux")
+  for before, after in ((None, "egl"), ("osmesa", "osmesa")):
+    monkeypatch.setattr(machine.os, "environ", {"MUJOCO_GL": before} if before else {})
+    machine.check_renderer(draws=True)
+    assert machine.os.environ == {"MUJOCO_GL": after}
 
 
 def test_terrains_are_checked_before_mujoco_is_loaded():
@@ -124,6 +135,7 @@ def test_table_writes_results_tables_and_figures(capsys, tmp_path, monkeypatch):
   before = (tmp_path / f"{POLICY.name}.json").stat().st_mtime_ns
   capsys.readouterr()
   sweep = {
+    "format": robustness.FORMAT,
     "policy": results["policy"],
     "axes": {"noise": []},
     "margins": {"noise": None},
@@ -134,9 +146,19 @@ def test_table_writes_results_tables_and_figures(capsys, tmp_path, monkeypatch):
   assert (tmp_path / f"{POLICY.name}.json").stat().st_mtime_ns == before
 
 
+@pytest.mark.parametrize("text", ["{", "[]", '{"format": "other"}'])
+def test_a_damaged_sweep_is_found_before_the_walks(capsys, tmp_path, monkeypatch, text):
+  walked = []
+  monkeypatch.setattr(robot_tables, "measure_policy", lambda *_: walked.append(1))
+  damaged = tmp_path / f"{POLICY.name}-sweep.json"
+  damaged.write_text(text)
+  assert str(damaged) in fails(capsys, "table", str(POLICY), "--out", str(tmp_path))
+  assert not walked
+
+
 def test_a_sweep_takes_what_is_there_of_the_same_policy(capsys, tmp_path, monkeypatch):
   stored = tmp_path / f"{POLICY.name}-sweep.json"
-  policy = json.loads((POLICY / "policy.json").read_text())
+  policy = robot_tables.describe(load_bundle(POLICY))
   swept = []
 
   def sweep_policy(bundle, repeats, jobs, progress):
@@ -153,8 +175,8 @@ def test_a_sweep_takes_what_is_there_of_the_same_policy(capsys, tmp_path, monkey
     (policy["onnx_sha256"], 2, ["--reuse"], True),
     ("another", 3, ["--reuse"], True),
   ):
-    old = {"policy": {"name": "old", "onnx_sha256": sha}, "repeats": repeats}
-    stored.write_text(json.dumps({**old, "axes": {}, "margins": {}}))
+    old = {"format": robustness.FORMAT, "policy": {**policy, "onnx_sha256": sha}}
+    stored.write_text(json.dumps({**old, "repeats": repeats, "axes": "old"}))
     swept.clear()
     assert main([*words, *more]) == 0
     assert bool(swept) is again

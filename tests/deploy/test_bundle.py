@@ -4,12 +4,18 @@ import hashlib
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from decap.deploy.bundle import bundle_folder, load_bundle, write_bundle
+from decap.deploy.bundle import (
+  bundle_folder,
+  bundle_name,
+  load_bundle,
+  write_bundle,
+)
 from decap.errors import UserError
 from decap.export import OPSET, actor_to_onnx
 from decap.rl.modules import Model
@@ -191,6 +197,20 @@ def test_a_runs_bundle_is_beside_its_checkpoints(tmp_path):
   assert bundle_folder(tmp_path) == tmp_path
   _write(run / "policy" / "policy")
   assert bundle_folder(run / "policy") == run / "policy"
+
+
+def test_bundles_of_runs_are_called_by_their_runs(tmp_path, monkeypatch):
+  _write(tmp_path / "mine")
+  assert bundle_name(tmp_path / "mine") == "mine"
+  for run in ("a", "b"):
+    _write(tmp_path / run / "policy")
+    (tmp_path / run / "params").mkdir()
+    assert bundle_name(tmp_path / run / "policy") == f"{run}-policy"
+    assert load_bundle(tmp_path / run / "policy").name == f"{run}-policy"
+    assert bundle_name(tmp_path / run) == run
+  monkeypatch.chdir(tmp_path / "a")
+  assert bundle_name(Path("policy")) == "a-policy"
+  assert bundle_name(Path("stand")) == "stand"  # No bundle.
 
 
 def test_damaged_files_get_a_sentence(tmp_path):

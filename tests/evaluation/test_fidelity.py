@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 
 from decap.deploy.bundle import load_bundle
@@ -23,6 +24,18 @@ def test_the_first_action_hears_the_command(monkeypatch):
   place = sum(term.dim for term in bundle.observations[: names.index("command")])
   scale = bundle.observations[names.index("command")].scale[0]
   assert heard[0][:, place] == pytest.approx([0.3 * scale, 0.8 * scale])
+
+
+def test_a_blind_policy_walks_in_an_environment_without_a_clock(monkeypatch):
+  monkeypatch.setattr(fidelity, "SECONDS", 0.02)
+  monkeypatch.setattr(fidelity, "COUNTED_S", 0.02)
+  bundle, heard = load_bundle(POLICY), []
+  seen = [term for term in bundle.info["observations"] if term["name"] != "clock"]
+  bundle.info["observations"] = seen
+  act = lambda obs: heard.append(obs) or np.zeros((1, 29), np.float32)  # noqa: E731
+  monkeypatch.setattr(bundle, "act", act)
+  fidelity.training_speeds(bundle, (0.3,))
+  assert heard[0].shape == (1, sum(term["dim"] for term in seen))
 
 
 def test_table_shows_both_differences():

@@ -125,6 +125,15 @@ def test_every_other_override_names_the_row(tmp_path):
   assert load_policy(str(tmp_path)).info["options"] == {"barrier": "False"}
 
 
+def test_bundles_of_two_runs_are_two_policies(tmp_path):
+  names = []
+  for name in ("a", "b"):
+    (tmp_path / name / "params").mkdir(parents=True)
+    names.append(load_policy(str(bundle(tmp_path / name / "policy"))).info["name"])
+  assert names == ["a-policy", "b-policy"]
+  assert load_policy(str(tmp_path / "a")).info["name"] == "a"
+
+
 def test_a_run_without_a_policy_is_refused(tmp_path):
   with pytest.raises(UserError, match="has no policy: neither checkpoints"):
     load_policy(str(tmp_path))
@@ -164,9 +173,16 @@ def test_another_scale_pose_or_rate_is_named():
     "action_scale of elbow is 0.25, not 0.4"
   ]
   assert differences(default_joint_pos=[0.0, -0.2]) == [
-    "default_joint_pos of hip is 0, not 0.1"
+    "default_joint_pos of hip is 0.0, not 0.1"
   ]
   assert differences(control_dt_s=0.01) == ["control_dt_s is 0.01, not 0.02"]
+
+
+def test_of_each_kind_of_number_the_first_is_named():
+  assert differences(stiffness=[1.0, 1.0], damping=[0.0, 0.0]) == [
+    "stiffness of hip is 1.0, not 40.0",
+    "damping of hip is 0.0, not 2.0",
+  ]
 
 
 def test_another_observation_layout_is_named():
@@ -180,6 +196,10 @@ def test_another_observation_layout_is_named():
   observations[1]["scale"] = [0.05, 0.05]
   assert differences(observations=observations) == [
     "scale of observation joint_pos is [0.05, 0.05], not [1.0, 1.0]"
+  ]
+  observations[1] |= {"scale": [1.0, 1.0], "clip": [-1.0, 1.0]}
+  assert differences(observations=observations) == [
+    "clip of observation joint_pos is [-1.0, 1.0], not None"
   ]
 
 

@@ -55,10 +55,17 @@ def page(tmp_path_factory):
   return make_page(make_results(tmp_path_factory.mktemp("report")))
 
 
-def test_what_a_policy_does_not_have_is_a_dash(tmp_path):
+def test_it_tells_of_every_policy_and_what_it_was_measured_by(tmp_path):
   results = make_results(tmp_path)
-  results[0].policy["seed"] = None
-  assert "<td>–</td><td>t</td><td>cat&lt;</td>" in make_page(results)
+  results[1].policy |= {"method": "cat", "seed": None}  # Of one row.
+  page = make_page(results, "decap compare 'ä b'")
+  told = json.loads(html.unescape(re.search("<pre>(.*?)</pre>", page, re.S).group(1)))
+  assert told["command"] == "decap compare 'ä b'"
+  (policies,) = told["policies"].values()
+  assert policies == [result.policy for result in results]
+  assert told["protocol"] == results[0].protocol
+  assert told["limits"] == results[0].layout.limits
+  assert told["versions"] == {"torch": "2.x"} and told["physics"] == ["None on None"]
 
 
 def test_it_loads_nothing_from_elsewhere(page):

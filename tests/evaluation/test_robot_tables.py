@@ -1,11 +1,16 @@
 import json
+import shutil
 from copy import deepcopy
 
 import pytest
 
+from decap.deploy.bundle import load_bundle
 from decap.deploy.simulation import SimCfg
 from decap.errors import UserError
 from decap.evaluation import robot_tables, robustness
+from tests.deploy.robots import POLICY
+
+SIM2SIM = POLICY.parents[1] / "results" / "sim2sim"
 
 WALK = {
   "seconds": 12.0,
@@ -75,6 +80,28 @@ def test_files_come_back_as_written_and_others_are_refused(tmp_path):
   (tmp_path / "x.json").write_text(json.dumps({"format": "other"}))
   with pytest.raises(UserError, match="no results"):
     robot_tables.load(tmp_path / "x.json")
+
+
+@pytest.mark.parametrize("suffix", ["", robustness.SUFFIX])
+def test_results_of_this_project_are_of_its_policies_and_written_alike(
+  tmp_path, suffix
+):
+  for folder in sorted(POLICY.parent.glob("g1-flat-*")):
+    bundle, path = load_bundle(folder), SIM2SIM / f"{folder.name}{suffix}.json"
+    found = robot_tables.stored(bundle, SIM2SIM, suffix)
+    assert found and not robot_tables.stored(bundle, SIM2SIM, suffix, protocol={})
+    copy = robot_tables.save(found, tmp_path, suffix)
+    assert copy.name == path.name and copy.read_bytes() == path.read_bytes()
+
+
+def test_bundles_of_two_runs_have_a_file_each(tmp_path):
+  for run in ("a", "b"):
+    shutil.copytree(POLICY, tmp_path / run / "policy")
+    (tmp_path / run / "params").mkdir()
+    policy = robot_tables.describe(load_bundle(tmp_path / run / "policy"))
+    robot_tables.save({**results(), "policy": policy}, tmp_path)
+  files = [robot_tables.load(path) for path in sorted(tmp_path.glob("*.json"))]
+  assert [file["policy"]["name"] for file in files] == ["a-policy", "b-policy"]
 
 
 def test_margin_reaches_as_far_as_every_walk_survives():

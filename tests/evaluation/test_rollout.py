@@ -117,7 +117,7 @@ def test_a_step_never_waits_for_the_device(task, rollout):
 
   def step():
     _, _, fell, late, _ = env.step(rollout.policy.act(obs))
-    rollout.take(last_sample(env, fell, late))
+    rollout.metrics.accumulate(last_sample(env, fell, late))
 
   step()  # The first one makes constants.
   assert waits(step) == []
@@ -268,10 +268,9 @@ def test_other_limits_can_be_counted_against():
 @pytest.mark.parametrize(
   ("changes", "message"),
   [
-    ({"warmup": 70}, "warmup must be between 0 and steps - 1 = 69"),
+    ({"warmup": 70}, "steps must be above 70"),
     ({"commands": "fixed"}, "fixed exactly when a command is given"),
     ({"command": (1.0, 0.0, 0.0)}, "fixed exactly when a command is given"),
-    ({"push_interval_s": 0.0}, "push_interval_s must be positive"),
   ],
 )
 def test_impossible_protocols_are_refused(changes, message):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from decap import provenance
 from decap.cli.terminal import evaluate_with_bar, print_tables
+from decap.deploy.bundle import bundle_name
 from decap.evaluation.protocol import ProtocolArgs
 from decap.files import check_writable
 from decap.options import machine
@@ -97,6 +98,4 @@ def _output_folder(args: EvaluateArgs, task: str) -> Path:
   path = path.resolve()
   if path.is_file():
     return Path("evaluation") / f"{path.parent.parent.name}-{path.stem}"
-  if (path.parent / "params").is_dir():  # The bundle in a run folder.
-    return Path("evaluation") / f"{path.parent.name}-{path.name}"
-  return Path("evaluation") / path.name
+  return Path("evaluation") / bundle_name(path)

@@ -88,11 +88,7 @@ class PlayArgs(types.Computing):
 
 
 def record(args: PlayArgs, fps: float | None = None) -> None:
-  """Film all policies, side by side under what they are told; one alone has no label.
-
-  Args:
-    fps: Frames per second; by default those of the file's kind.
-  """
+  """Film all policies, side by side under what they are told; one alone has no label."""
   from decap.deploy import video
 
   path, script = Path(args.video or ""), args.script()

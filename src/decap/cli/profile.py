@@ -12,7 +12,7 @@ from tyro.conf import UseAppendAction, arg
 
 from decap.cli.terminal import evaluate_with_bar
 from decap.errors import UserError
-from decap.evaluation.protocol import Protocol, check_steps
+from decap.evaluation.protocol import Protocol
 from decap.options import machine
 from decap.options.args import at_least, output_file
 from decap.options.types import Flag, Policy, Seed, Simulating, TaskName, shown
@@ -56,7 +56,7 @@ class ProfileArgs(Simulating):
     super().check()
     machine.check_num_envs(self.envs, self.device)
     self.quantiles()
-    check_steps(self.steps)
+    Protocol(steps=self.steps)  # Or refuse them.
 
   def quantiles(self) -> dict[str, float]:
     """Group or scalar quantity → quantile."""

@@ -6,12 +6,8 @@ bundles measure them; ``terrains`` lists the grounds.
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
-import io
 import json
-import os
-import sys
 import time
 from dataclasses import dataclass, field
 from functools import partial
@@ -88,8 +84,6 @@ class Sim2simArgs(Args):
       machine.check_installed(package, "--video and --view")
     if self.walk.video:
       machine.check_renderer(draws=True)
-      if sys.platform.startswith("linux"):
-        os.environ.setdefault("MUJOCO_GL", "egl")  # Before MuJoCo is imported.
     self.world.check()
 
   def split(self) -> tuple[str, tuple[str, ...]]:
@@ -153,7 +147,7 @@ def _walk(bundles: list[Any], cfg: Any, options: WalkArgs) -> None:
     share = followed(trace)  # Not a number where it fell before it was told to walk.
     told = f"{100 * share:.0f} % of the command followed; " if share == share else ""
     print(
-      f"{bundle.folder.name} on {cfg.terrain}: {end} after {trace.seconds:.1f} s and "
+      f"{bundle.name} on {cfg.terrain}: {end} after {trace.seconds:.1f} s and "
       f"{trace.distance():.2f} m; {told}{factor:.1f} × real time"
     )
     for group, values in joint_metrics(trace, body_groups(bundle)).items():
@@ -164,7 +158,7 @@ def _walk(bundles: list[Any], cfg: Any, options: WalkArgs) -> None:
     if options.trace:
       trace.save(Path(options.trace))
       print(f"  wrote {options.trace}")
-    clips.append((bundle.folder.name, trace))
+    clips.append((bundle.name, trace))
   if options.video:
     _record(clips, cfg, options)
 
@@ -191,32 +185,36 @@ def _table(bundles: list[Any], cfg: Any, options: MeasureArgs) -> None:
   from decap.evaluation import robot_tables, robustness
 
   folder, repeats = Path(options.out), options.repeats
-  results = []
+  terms = robot_tables.protocol(repeats, cfg)
+  # Of those policies that there is a sweep of; read before the walks, which take long.
+  earlier = (robot_tables.stored(b, folder, robustness.SUFFIX) for b in bundles)
+  sweeps, results = list(filter(None, earlier)), []
   for bundle in bundles:
-    found = options.reuse and robot_tables.stored(bundle, folder, repeats, cfg)
+    found = options.reuse and robot_tables.stored(bundle, folder, protocol=terms)
     if not found:
       found = robot_tables.measure_policy(bundle, repeats, cfg, options.jobs, _say)
       print(f"Wrote {robot_tables.save(found, folder)}")
     results.append(found)
   text = robot_tables.tables(results)
-  # The margins of those policies that a sweep was made of.
-  if sweeps := list(filter(None, (robustness.stored(b, folder) for b in bundles))):
+  if sweeps:
     text += "\n".join(["\n## Margins", "", *robustness.margin_table(sweeps), ""])
   _write_page(folder / "tables.md", text)
   _draw("figures", results, folder)
 
 
 def _sweep(bundles: list[Any], cfg: Any, options: MeasureArgs) -> None:
-  from decap.evaluation import robustness
+  from decap.evaluation import robot_tables, robustness
 
   del cfg  # A sweep has its own.
-  folder, repeats = Path(options.out), options.repeats
+  folder, repeats, suffix = Path(options.out), options.repeats, robustness.SUFFIX
   sweeps = []
   for bundle in bundles:
-    found = options.reuse and robustness.stored(bundle, folder, repeats)
+    found = options.reuse and robot_tables.stored(
+      bundle, folder, suffix, repeats=repeats
+    )
     if not found:
       found = robustness.sweep_policy(bundle, repeats, options.jobs, _say)
-      print(f"Wrote {robustness.save(found, folder)}")
+      print(f"Wrote {robot_tables.save(found, folder, suffix)}")
     sweeps.append(found)
   text = "\n".join(["# Margins", "", *robustness.margin_table(sweeps), ""])
   _write_page(folder / "margins.md", text)
@@ -230,9 +228,8 @@ def _fidelity(bundles: list[Any], cfg: Any, options: MeasureArgs) -> None:
 
   folder, found = Path(options.out), []
   for bundle in bundles:
-    _say(f"{bundle.folder.name}: the same walks in both simulators …")
-    with contextlib.redirect_stdout(io.StringIO()):  # mjlab tells its seeds.
-      found.append(fidelity.compare(bundle))
+    _say(f"{bundle.name}: the same walks in both simulators …")
+    found.append(fidelity.compare(bundle))
   write_text(folder / "fidelity.json", json.dumps(found, indent=1) + "\n")
   text = "\n".join(["# Fidelity", "", *fidelity.fidelity_table(found), ""])
   _write_page(folder / "fidelity.md", text)

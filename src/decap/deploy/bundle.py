@@ -86,6 +86,11 @@ class Bundle:
     self._check_numbers(onnx)
 
   @property
+  def name(self) -> str:
+    """What tables and files call it."""
+    return bundle_name(self.folder)
+
+  @property
   def joint_names(self) -> tuple[str, ...]:
     """Joints in the order of actions and of joint observations."""
     return tuple(self.info["joint_names"])
@@ -182,6 +187,16 @@ def bundle_folder(source: str | Path) -> Path:
   own = folder / "policy"
   is_run = not (folder / JSON_FILE).is_file() and (own / JSON_FILE).is_file()
   return own if is_run else folder
+
+
+def bundle_name(folder: Path) -> str:
+  """What a bundle is called: its folder, after the run's where it is a run's own.
+
+  Those of runs are all in a folder `policy`, and would be one in tables and files.
+  """
+  folder = folder.absolute()
+  in_run = (folder / JSON_FILE).is_file() and (folder.parent / "params").is_dir()
+  return f"{folder.parent.name}-{folder.name}" if in_run else folder.name
 
 
 def load_bundle(folder: str | Path) -> Bundle:

@@ -222,9 +222,7 @@ def _body_motion(
 ) -> dict[str, torch.Tensor]:
   """Angular velocities [B, S, 3] and positions [B, 3] of base and head.
 
-  Args:
-    bodies: The segments' bodies, and the one that carries the head. # [S + 1]
-    head: Where the head is on that body. # [3]
+  The last of the bodies [S + 1] carries the head, at this place of it [3].
   """
   data, origins = robot.data.data, env.scene.env_origins
   rotation = data.xmat[:, bodies]  # [B, S + 1, 3, 3]

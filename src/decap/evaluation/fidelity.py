@@ -43,7 +43,7 @@ def compare(bundle: Bundle) -> dict[str, Any]:
     rows.append({"command": command, **dict(named), **differences})
   worst = max(abs(row["difference"]) for row in rows)
   return {
-    "policy": bundle.folder.name,
+    "policy": bundle.name,
     "tolerance_m_s": TOLERANCE_M_S,
     "rows": rows,
     "worst_m_s": worst,
@@ -83,17 +83,16 @@ def fidelity_table(found: Sequence[dict[str, Any]]) -> list[str]:
 def training_speeds(
   bundle: Bundle, commands: Sequence[float], physics_dt_s: float | None = None
 ) -> list[float]:
-  """Mean forward speed of the last seconds in the training environment, m/s.
+  """Mean forward speed of the last seconds in training's environment, m/s, [commands].
 
-  Args:
-    physics_dt_s: Replaces the environment's physics step.
+  A `physics_dt_s` replaces its physics step.
   """
   import torch
 
-  from decap.envs.constrained_env import ConstrainedEnv
+  from decap.envs.build import make_env
   from decap.evaluation.environment import command_term
 
-  env = ConstrainedEnv(_plain_cfg(bundle, len(commands), physics_dt_s), "cpu")
+  env = make_env(_plain_cfg(bundle, len(commands), physics_dt_s), "cpu")
   env.reset(seed=0)
   command = command_term(env).command.zero_()
   command[:, 0] = torch.tensor(commands)
@@ -120,7 +119,9 @@ def _plain_cfg(bundle: Bundle, num_envs: int, physics_dt_s: float | None) -> Any
   from decap.runs import RunSpec, build_configs
 
   info = bundle.info
-  cfg, _ = build_configs(RunSpec(info["task"], info["method"], 0), play=True)
+  blind = "clock" not in [term.name for term in bundle.observations]
+  spec = RunSpec(info["task"], info["method"], 0, blind=blind)
+  cfg, _ = build_configs(spec, play=True)
   cfg.scene.num_envs = num_envs
   for name in ("friction", "torso_mass"):
     cfg.events.pop(name, None)

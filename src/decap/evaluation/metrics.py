@@ -52,14 +52,8 @@ def measure(
   """Everything in `QUANTITIES` and all that the environment constrains, by name.
 
   [..., J] each, or [...] for scalars. What the environment measured is taken; a
-  robot's log holds none of it, and what two consecutive steps tell is enough for most.
-
-  Args:
-    sample: This step. # [..., J]
-    prev_action: Raw actions of the step before. # [..., J]
-    prev_vel: Joint velocities after the step before. # [..., J]
-    scale: Action scale. # [J]
-    layout: Time steps.
+  robot's log holds none of it, and what two consecutive steps tell is enough for most:
+  raw action and joint velocities of the one before. # [..., J]
   """
   vel, torque = sample.joint_vel, sample.joint_torque
   values = {

@@ -41,12 +41,7 @@ _AMOUNTS = ("told_yaw", "lift_offs", "jerk", "moved", "seconds")
 def followed(
   command: torch.Tensor, velocity: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
-  """Share of the command that is done, 0 for standing still; whether one is given.
-
-  Args:
-    command: Commanded velocity in the plane. # [..., 2]
-    velocity: Of the robot. # [..., 2]
-  """
+  """Share of the command [..., 2] that is done, 0 for standing; whether one is given."""
   squared = command.square().sum(-1)
   share = (velocity * command).sum(-1) / squared.clamp(min=MOVING**2)
   return share, squared >= MOVING**2
@@ -67,13 +62,7 @@ class Motion:
   """Sums over steps of following, gait, posture and drift, by bin."""
 
   def __init__(
-    self,
-    bins: Bins,
-    warmup: int,
-    dt: float,
-    segments: int,
-    device: str,
-    feet: int = 2,
+    self, bins: Bins, warmup: int, dt: float, segments: int, device: str, feet: int = 2
   ) -> None:
     self.bins = bins
     self._warmup, self._dt = warmup, dt
@@ -103,9 +92,7 @@ class Motion:
   def add(self, sample: Sample, age: torch.Tensor, finite: torch.Tensor) -> None:
     """Take in one control step; fixed buffers only, so that a graph can record it.
 
-    Args:
-      age: Steps that each episode had before this one. # [B]
-      finite: Where every number of this step is finite. # [B]
+    `age`: steps that each episode had before; `finite`: all of its numbers are. # [B]
     """
     awake = finite & (age >= self._warmup)
     counted, told, told_yaw, done = self._following(sample, age, finite, awake)

@@ -26,12 +26,7 @@ from decap.evaluation.trajectory import Trajectory
 Trajectories = Mapping[str, Trajectory]
 Results = Mapping[str, Result]
 
-LIMIT: dict[str, Any] = {
-  "color": "#B00020",
-  "ls": (0, (5, 3)),
-  "lw": 1.2,
-  "label": "limit",
-}
+LIMIT: Any = {"color": "#B00020", "ls": (0, (5, 3)), "lw": 1.2, "label": "limit"}
 """How the line of a limit looks."""
 
 

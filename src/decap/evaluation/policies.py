@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ import numpy as np
 from torch import Tensor
 
 from decap.constraints import TerminationCfg
+from decap.deploy.bundle import JSON_FILE, ONNX_FILE, bundle_name, load_bundle
 from decap.errors import UserError
 from decap.export import torch_from_onnx
 
@@ -46,11 +46,7 @@ class Policy:
     return "clock" not in [term["name"] for term in terms]
 
   def check(self, expected: Mapping[str, Any]) -> None:
-    """Refuse a robot or an observation layout other than the environment's.
-
-    Args:
-      expected: The environment's description, of the same form as a bundle's.
-    """
+    """Refuse an environment, described as in a bundle, that it was not made for."""
     if self.description is None:
       return
     differences = describe_differences(self.description, expected)
@@ -62,7 +58,6 @@ class Policy:
 
 def load_policy(source: str, device: str = "cpu") -> Policy:
   """Load `stand`, a run folder, a checkpoint or a bundle folder."""
-  from decap.deploy.bundle import JSON_FILE
   from decap.rl import checkpoint_files
 
   path = Path(source)
@@ -96,19 +91,36 @@ def describe_differences(
     odd = sorted(set(joints) ^ set(wanted))
     what = f" ({', '.join(odd)})" if odd else " in another order"
     differences.append(f"its robot has {len(joints)} joints, not {len(wanted)}{what}")
-  else:
-    for name in _PER_JOINT:
-      for joint, a, b in zip(joints, found[name], expected[name], strict=True):
-        if not math.isclose(a, b, rel_tol=1e-4, abs_tol=1e-6):
-          differences.append(f"{name} of {joint} is {a:g}, not {b:g}")
-          break
-  if not math.isclose(found["control_dt_s"], expected["control_dt_s"], rel_tol=1e-6):
-    differences.append(
-      f"control_dt_s is {found['control_dt_s']}, not {expected['control_dt_s']}"
-    )
-  return differences + _observation_differences(
-    found["observations"], expected["observations"]
+  observed, there = (
+    ", ".join(f"{term['name']} {term['dim']}" for term in told["observations"])
+    for told in (found, expected)
   )
+  if observed != there:
+    differences.append(f"it observes [{observed}], not [{there}]")
+  if differences:
+    return differences
+  told: dict[str, str] = {}  # Of each kind the first: it may be every joint.
+  numbers = _numbers(expected)
+  for name, value in _numbers(found).items():
+    a, b = (np.array(v, float) for v in (value, numbers[name]))  # NaN for none.
+    if not np.allclose(a, b, rtol=1e-4, atol=1e-6, equal_nan=True):
+      told.setdefault(name.split()[0], f"{name} is {value}, not {numbers[name]}")
+  return list(told.values())
+
+
+def _numbers(told: Mapping[str, Any]) -> dict[str, Any]:
+  """All that a policy counts on, by what it is called."""
+  joints = {
+    f"{key} of {joint}": value
+    for key in _PER_JOINT
+    for joint, value in zip(told["joint_names"], told[key], strict=True)
+  }
+  terms = {
+    f"{key} of observation {term['name']}": term[key]
+    for key in ("scale", "clip")
+    for term in told["observations"]
+  }
+  return {**joints, "control_dt_s": told["control_dt_s"], **terms}
 
 
 # Sources.
@@ -125,8 +137,6 @@ def _from_checkpoint(path: Path, source: str, device: str) -> Policy:
 
 
 def _from_bundle(path: Path, source: str, device: str) -> Policy:
-  from decap.deploy.bundle import ONNX_FILE, load_bundle
-
   description = load_bundle(path).info
   network = torch_from_onnx((path / ONNX_FILE).read_bytes(), device)
   return Policy(
@@ -138,7 +148,7 @@ def _info(
   source: str, description: Mapping[str, Any], run: Mapping[str, Any]
 ) -> dict[str, Any]:
   return {
-    "name": Path(source).name or source,
+    "name": bundle_name(Path(source)),
     "source": source,
     **{key: description.get(key) for key in ("method", "seed", "task", "iteration")},
     "options": _options(description, run),
@@ -165,20 +175,3 @@ def _options(description: Mapping[str, Any], run: Mapping[str, Any]) -> dict[str
   if run.get("limits"):
     options["limits"] = "own"
   return options
-
-
-def _observation_differences(
-  found: list[dict[str, Any]], expected: list[dict[str, Any]]
-) -> list[str]:
-  def shape(terms: list[dict[str, Any]]) -> str:
-    return ", ".join(f"{term['name']} {term['dim']}" for term in terms)
-
-  if shape(found) != shape(expected):
-    return [f"it observes [{shape(found)}], not [{shape(expected)}]"]
-  differences = []
-  for mine, yours in zip(found, expected, strict=True):
-    for key in ("scale", "clip"):
-      a, b = mine[key], yours[key]
-      if (a is None) != (b is None) or (a is not None and not np.allclose(a, b)):
-        differences.append(f"{key} of observation {mine['name']} is {a}, not {b}")
-  return differences

@@ -90,13 +90,10 @@ def complete_rule(
 def propose_limits(
   walking: Profile, standing: Profile, rule: Mapping[str, float]
 ) -> Limits:
-  """Limits by row, to three significant digits.
+  """Limits by row, to three significant digits; `complete_rule` adds to the rule.
 
-  Args:
-    walking: The policy under random commands.
-    standing: The same policy at zero command. What it needs there, nearly always, is
-      the least that is proposed: a robot that stands must not violate.
-    rule: Group, or scalar quantity -> quantile; `complete_rule` says the others.
+  What the policy needs at zero command, nearly always, is the least that is proposed:
+  a robot that stands must not violate.
   """
   layout = walking.layout
   rule = complete_rule((*layout.groups, *layout.scalars), rule)

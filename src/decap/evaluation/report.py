@@ -26,15 +26,9 @@ CLIP_S, FRAME_S = 10.0, 0.04
 
 
 def make_report(
-  methods: Sequence[MethodResults],
-  tables: Sequence[Table],
-  command: str,
+  methods: Sequence[MethodResults], tables: Sequence[Table], command: str
 ) -> str:
-  """The page as text.
-
-  Args:
-    command: Command line that makes the report again.
-  """
+  """The page as text; `command` is what makes it again."""
   first = {method.label: method.results[0] for method in methods}
   recorded = find_trajectories(first)
   clips = {name: data for name, t in recorded.items() if (data := clip(t)) is not None}
@@ -158,46 +152,19 @@ def _missing(what: str) -> str:
 
 
 def _configuration(methods: Sequence[MethodResults], command: str) -> str:
-  every = [(method.label, r) for method in methods for r in method.results]
-  first = every[0][1]
-  told = ("seed", "task", "source")
-  policies = [(label, *(r.policy.get(name) for name in told)) for label, r in every]
-  engines = {f"{r.engine.get('backend')} on {r.engine.get('device')}" for _, r in every}
-  software = [*first.versions.items(), ("physics", "; ".join(sorted(engines)))]
-  parts = {
-    "Command": f"<pre>{html.escape(command)}</pre>",
-    "Policies": _plain_table(("method", *told), policies),
-    "Protocol": _plain_table(("setting", "value"), [*first.protocol.items()]),
-    "Limits": _plain_table(("quantity", *first.layout.groups), _limit_rows(first)),
-    "Software": _plain_table(("package", "version"), software),
+  results = [result for method in methods for result in method.results]
+  engines = {f"{r.engine.get('backend')} on {r.engine.get('device')}" for r in results}
+  told = {
+    "command": command,
+    "policies": {
+      method.label: [r.policy for r in method.results] for method in methods
+    },
+    "physics": sorted(engines),
+    "protocol": results[0].protocol,
+    "limits": results[0].layout.limits,
+    "versions": results[0].versions,
   }
-  return "\n".join(f"<h3>{title}</h3>\n{content}" for title, content in parts.items())
-
-
-def _limit_rows(result: Result) -> list[tuple[Any, ...]]:
-  layout, rows = result.layout, []
-  for name, limit in layout.limits.items():
-    # A scalar quantity has one limit for the whole robot.
-    joints = name in layout.joint_quantities
-    values = [limit[group] for group in layout.groups] if joints else [limit]
-    empty = [""] * (len(layout.groups) - len(values))
-    rows.append((layout.named(name), *(f"{value:g}" for value in values), *empty))
-  return rows
-
-
-def _plain_table(heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-  head = "".join(f"<th>{html.escape(text)}</th>" for text in heads)
-  body = ""
-  for row in rows:
-    texts = [
-      "–" if v is None else v if isinstance(v, str) else json.dumps(v) for v in row
-    ]
-    cells = "".join(f"<td>{html.escape(text)}</td>" for text in texts)
-    body += f"<tr>{cells}</tr>"
-  return (
-    f'<div class="scroll" tabindex="0"><table class="plain"><thead><tr>{head}</tr>'
-    f"</thead><tbody>{body}</tbody></table></div>"
-  )
+  return f"<pre>{html.escape(json.dumps(told, indent=2, ensure_ascii=False))}</pre>"
 
 
 # Playback: stick figures on a canvas.

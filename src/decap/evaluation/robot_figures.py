@@ -17,11 +17,7 @@ SMOOTH_S = 0.2
 
 
 def over_time(results: Sequence[Results], curve: str, payload_kg: float) -> Figure:
-  """Torso or wrist angular velocity on each terrain, one line per policy.
-
-  Args:
-    curve: "torso" or "wrist_xy".
-  """
+  """Angular velocity ("torso" or "wrist_xy") on each terrain, one line per policy."""
   titles = {"torso": "torso |ω|, rad/s", "wrist_xy": "wrist |(ω_x, ω_y)|, rad/s"}
   count = len(TERRAINS)
   with panels(7.0, 1.3 * count + 0.6, count, sharey=True) as (figure, axes):

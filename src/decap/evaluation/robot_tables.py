@@ -107,7 +107,7 @@ def describe(bundle: Bundle) -> dict[str, Any]:
   """What a results file says about its policy."""
   info = bundle.info
   return {
-    "name": bundle.folder.name,
+    "name": bundle.name,
     "onnx_sha256": info["onnx_sha256"],
     **{key: info.get(key) for key in ("task", "method", "seed", "iteration")},
   }
@@ -124,32 +124,35 @@ def protocol(repeats: int, base: SimCfg) -> dict[str, Any]:
   return json.loads(json.dumps(terms))  # As a file would hold it.
 
 
-def save(results: dict[str, Any], folder: Path) -> Path:
+def save(found: Results, folder: Path, suffix: str = "") -> Path:
   """Write a policy's results into the folder, a line per walk; returns the file."""
-  path = folder / f"{results['policy']['name']}.json"
-  lines = ",\n".join(json.dumps(walk, allow_nan=False) for walk in results["walks"])
-  head = json.dumps({**results, "walks": None}, indent=1)
-  write_text(path, head.replace('"walks": null', f'"walks": [\n{lines}\n]') + "\n")
+  path = folder / f"{found['policy']['name']}{suffix}.json"
+  walks = [json.dumps(walk, allow_nan=False) for walk in found.get("walks", ())]
+  head = {key: None if key == "walks" else value for key, value in found.items()}
+  lines = '"walks": [\n' + ",\n".join(walks) + "\n]"
+  write_text(path, json.dumps(head, indent=1).replace('"walks": null', lines) + "\n")
   return path
 
 
-def load(path: Path) -> dict[str, Any]:
+def load(path: Path) -> Results:
   """Read a results file, refusing what is none."""
   try:
     results = json.loads(path.read_text())
   except (OSError, ValueError) as error:
     raise UserError(f"{path} cannot be read as results: {error}.") from error
-  if not isinstance(results, dict) or results.get("format") != FORMAT:
-    raise UserError(f"{path} holds no results of 'decap sim2sim table'.")
+  if not isinstance(results, dict) or FORMAT not in str(results.get("format")):
+    raise UserError(f"{path} holds no results of 'decap sim2sim'.")
   return results
 
 
-def stored(bundle: Bundle, folder: Path, repeats: int, base: SimCfg) -> Results | None:
-  """What a file in the folder says of this very policy under the same protocol."""
-  path = folder / f"{bundle.folder.name}.json"
+def stored(
+  bundle: Bundle, folder: Path, suffix: str = "", **same: Any
+) -> Results | None:
+  """What a file in the folder says of this very policy, if the rest is the same."""
+  path = folder / f"{bundle.name}{suffix}.json"
   found = load(path) if path.is_file() else {}
-  same = describe(bundle), protocol(repeats, base)
-  return found if (found.get("policy"), found.get("protocol")) == same else None
+  same["policy"] = describe(bundle)
+  return found if found.items() >= same.items() else None
 
 
 def _line(bundle: Bundle, found: dict[str, Any]) -> str:
@@ -157,7 +160,7 @@ def _line(bundle: Bundle, found: dict[str, Any]) -> str:
   end = found["stop_reason"] if found["intervened"] else "done"
   what = "identical walk" if found["table"] == "identical" else found["terrain"]
   return (
-    f"{bundle.folder.name}: {what}{load_kg}, run {found['repeat'] + 1}: "
+    f"{bundle.name}: {what}{load_kg}, run {found['repeat'] + 1}: "
     f"{found['seconds']:.1f} s, {found['distance_m']:.1f} m, "
     f"{'fell' if found['fell'] else end}"
   )

@@ -6,12 +6,10 @@ property is how far it can go from its nominal value with every repeat survived.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import takewhile
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from decap.deploy.bundle import Bundle
@@ -20,9 +18,10 @@ from decap.deploy.parallel import in_order
 from decap.deploy.sim2sim import straight, walk
 from decap.deploy.simulation import SimCfg
 from decap.evaluation.robot_tables import Progress, describe, markdown
-from decap.files import write_text
 
 FORMAT = "decap-sim2sim-sweep"
+SUFFIX = "-sweep"
+"""Of its files' names."""
 WALK = straight(0.5, 8.0)
 
 
@@ -53,7 +52,7 @@ def sweep_policy(
   rows = in_order(_try, bundle, todo, jobs)
   for (name, value, _), row in zip(todo, rows, strict=True):
     found[name].append(row)
-    what = f"{bundle.folder.name}: {name} {value:g}"
+    what = f"{bundle.name}: {name} {value:g}"
     progress(f"{what}: {row['survived']} of {repeats} walks survived")
   return {
     "format": FORMAT,
@@ -62,23 +61,6 @@ def sweep_policy(
     "axes": found,
     "margins": {name: margin(name, rows, repeats) for name, rows in found.items()},
   }
-
-
-def save(sweep: dict[str, Any], folder: Path) -> Path:
-  """Write what a sweep found into the folder; returns the file."""
-  path = folder / f"{sweep['policy']['name']}-sweep.json"
-  write_text(path, json.dumps(sweep, indent=1) + "\n")
-  return path
-
-
-def stored(
-  bundle: Bundle, folder: Path, repeats: int | None = None
-) -> dict[str, Any] | None:
-  """What an earlier sweep of this very policy found, with so many repeats if asked."""
-  path = folder / f"{bundle.folder.name}-sweep.json"
-  sweep = json.loads(path.read_text()) if path.is_file() else {"policy": {}}
-  same = sweep["policy"].get("onnx_sha256") == bundle.info["onnx_sha256"]
-  return sweep if same and repeats in (None, sweep.get("repeats")) else None
 
 
 def _try(bundle: Bundle, axis: str, value: float, repeats: int) -> dict[str, Any]:

@@ -74,15 +74,13 @@ def evaluate(
   limits: Limits | None = None,
   on_step: Callable[[int], None] | None = None,
 ) -> Evaluation:
-  """Evaluate a run folder, checkpoint, bundle folder or `stand`.
+  """Evaluate a run folder, checkpoint, bundle folder, `stand`, or a loaded policy.
 
   Args:
-    source: What to evaluate, or a policy that was loaded from it.
-    protocol: How; the protocol of the simulation tables by default.
-    device: Where policy and physics run.
+    protocol: That of the simulation tables by default.
     backend: Physics: "warp", "native", or "auto" for the device's.
     trajectory: Environments per rollout to record, as many as there are at most.
-    limits: Limits to count violations against, instead of the task's.
+    limits: What violations are counted against, instead of the task's.
     on_step: Called with the number of finished steps, now and then.
   """
   protocol = protocol or Protocol()
@@ -139,12 +137,8 @@ class Rollout:
       zero = torch.zeros(self.protocol.num_envs, size, device=self.device)
       act = lambda obs: zero  # noqa: E731
     steps, seed = self.protocol.steps, self.protocol.seed
-    tell, follow = self._tell, self.follow
-    return run_steps(self.env, act, steps, seed, self.take, tell, follow, on_step)
-
-  def take(self, sample: Sample) -> None:
-    """Measure a step, on fixed buffers."""
-    self.metrics.accumulate(sample)
+    take, tell, follow = self.metrics.accumulate, self._tell, self.follow
+    return run_steps(self.env, act, steps, seed, take, tell, follow, on_step)
 
   def follow(self, sample: Sample) -> None:
     """What depends on the host's step count and cannot be in the graph."""

@@ -32,12 +32,7 @@ class Spectrum:
     self._windows = self._step = 0
 
   def add(self, signal: torch.Tensor, counted: torch.Tensor) -> None:
-    """Take in one step.
-
-    Args:
-      signal: Signals of this step. # [B, C]
-      counted: How many steps in a row, this one included, count. # [B]
-    """
+    """Take in a step's signals [B, C], and how many steps up to it count in a row [B]."""
     slot = self._step % WINDOW
     self._ring[slot].copy_(signal)
     self._step += 1
@@ -59,12 +54,7 @@ class Spectrum:
 
 
 def jitter(frequency: torch.Tensor, power: torch.Tensor) -> float:
-  """Share of the power above 5 Hz; NaN without any power.
-
-  Args:
-    frequency: Hz. # [F]
-    power: Density. # [F]
-  """
+  """Share of the power [F] above 5 Hz; NaN without any power."""
   total = float(power.sum())
   if total <= 0.0:
     return math.nan

@@ -39,14 +39,10 @@ class Violations:
     for k, row in enumerate(self.composition.rows):
       self._first_bin[list(row.columns)] = k * HISTOGRAM_BINS
 
-  def add(self, q: torch.Tensor, counts: torch.Tensor) -> None:
+  def add(self, q: torch.Tensor, counts: torch.Tensor) -> None:  # [B, C], [B]
     """Take in one control step; fixed buffers only, so that a graph can record it.
 
     δ̄ is that of DeCap (Eq. 4) under the layout's limits, whatever trained the policy.
-
-    Args:
-      q: Quantities in the columns of the composition. # [B, C]
-      counts: Which environments count at this step. # [B]
     """
     mask = counts.unsqueeze(1)
     margins = self.composition.margins(q)
@@ -64,20 +60,13 @@ class Violations:
     self._share += shares.sum(0, dtype=torch.float64)
 
   def result(self, counted: torch.Tensor) -> dict[str, Any]:
-    """Shares of steps and of joint-steps; of the whole robot's quantities means, too.
-
-    Args:
-      counted: Steps that count in each bin. # [K]
-    """
+    """Shares of the steps counted [K] and of joint-steps; of scalars means, too."""
     sums = (self._values, self._above, self._any_above)
     values, above, any_above = (s.cpu() / counted.unsqueeze(1) for s in sums)
 
     def of(row: int) -> dict[str, Any]:
       columns = list(self.composition.rows[row].columns)
-      return {
-        "any_joint": any_above[:, row],
-        "joint_steps": above[:, columns].mean(1),
-      }
+      return {"any_joint": any_above[:, row], "joint_steps": above[:, columns].mean(1)}
 
     scalars = {
       name: {"mean": values[:, c], "violations": above[:, c]}

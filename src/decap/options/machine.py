@@ -62,7 +62,8 @@ def check_installed(package: str, option: str) -> None:
 def check_renderer(*, draws: bool = False) -> None:
   """MuJoCo does not load with a renderer that it cannot load, used or not.
 
-  Tried in a process of its own, since graphics libraries warn and crash as they like.
+  Tried in a process of its own, since graphics libraries warn and crash as they like;
+  this one then takes what was tried.
   """
   if not draws and "MUJOCO_GL" not in os.environ:
     return
@@ -78,6 +79,7 @@ def check_renderer(*, draws: bool = False) -> None:
       f"MuJoCo's renderer does not start here with MUJOCO_GL={name}; egl needs no "
       "display (on Debian or Ubuntu: apt-get install libegl1 libgl1-mesa-dri)."
     )
+  os.environ["MUJOCO_GL"] = name  # Before MuJoCo is imported.
 
 
 def _num_gpus() -> int:
