@@ -80,6 +80,8 @@ def test_steps_of_an_iteration():
   assert run.steps_per_iteration == 64 * 24
   run = make_plan({**BASE, "overrides": {"agent.num-steps-per-env": 8}}).runs[0]
   assert run.steps_per_iteration == 64 * 8
+  run = make_plan({**BASE, "overrides": {"agent.num-steps-per-env": "many"}}).runs[0]
+  assert run.steps_per_iteration == 64 * 24
 
 
 def test_options_are_written_as_the_command_line_reads_them():

@@ -116,8 +116,9 @@ class PlannedRun:
     """Environment steps of one iteration, all environments together."""
     assert self.spec.num_envs is not None
     steps, given = "--agent.num-steps-per-env", self.spec.overrides
-    own = given[given.index(steps) + 1] if steps in given else STEPS_PER_ITERATION
-    return self.spec.num_envs * int(own)
+    own = given[given.index(steps) + 1] if steps in given else ""
+    # What is no number is told when the run's configs are built.
+    return self.spec.num_envs * (int(own) if own.isdecimal() else STEPS_PER_ITERATION)
 
 
 @dataclass(kw_only=True)
@@ -185,6 +186,8 @@ def make_plan(data: Any, base: Path = Path()) -> Plan:
     raise UserError("'runs' must be a list of blocks, each a map of keys to values.")
   common = {key: value for key, value in data.items() if key in keys(RunKeys)}
   plan.runs = tuple(run for block in blocks for run in _expand(common, block, base))
+  if not plan.runs:
+    raise UserError("there are no runs: 'runs', 'seed' or 'grid' is empty.")
   _check_names(plan.runs)
   if plan.evaluate is True:
     plan.evaluate = {}
