@@ -138,6 +138,9 @@ _SWEEP_EDITS: dict[str, tuple[dict[str, Any], str]] = {
   ),
   "s-evaluate.yaml": ({"evaluate": "yes"}, "'evaluate' must be"),
   "s-steps.yaml": ({"evaluate": {"steps": 10}}, "'steps' must be above 50"),
+  "s-huge-evaluate.yaml": ({"evaluate": {"envs": 10**9}}, "'evaluate': 5000000448"),
+  "s-evaluate-backend.yaml": ({"evaluate": {"backend": "isaac"}}, "'backend' must be"),
+  "s-evaluate-limits.yaml": ({"evaluate": {"limits": "l-one.json"}}, "No such file"),
   "s-blind.yaml": ({"blind": "very"}, "'blind' must be true or false"),
   "s-limits.yaml": ({"limits": "nowhere.yaml"}, "No such file"),
 }

@@ -110,6 +110,8 @@ def _place_here(plan: Plan) -> None:
   plan.settle(device, jobs)
   for run in plan.runs:
     machine.check_num_envs(run.spec.num_envs, device)
+  if plan.evaluate is not False:
+    plan.evaluation.settle(device)
   most = max(LEAST_JOBS, os.cpu_count() or 1)
   if jobs > most:
     raise UserError(

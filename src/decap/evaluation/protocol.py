@@ -202,10 +202,14 @@ class ProtocolArgs(Simulating):
 
   def check(self) -> None:
     super().check()
-    if self.steps is not None:
-      check_steps(self.steps)
+    self.check_protocol()
     size = self.protocol(self.task or "g1-flat").num_envs
     machine.check_num_envs(size, self.device)
+
+  def check_protocol(self) -> None:
+    """What is wrong on any machine."""
+    if self.steps is not None:
+      check_steps(self.steps)
 
   def protocol(self, task: str) -> Protocol:
     """The protocol that these options describe."""
