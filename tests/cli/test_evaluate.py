@@ -11,12 +11,14 @@ from decap.cli.profile import _check_worth, _warn
 from decap.deploy.bundle import write_bundle
 from decap.envs.build import make_env
 from decap.errors import UserError
+from decap.evaluation import rollout
 from decap.evaluation.environment import evaluation_cfg
 from decap.evaluation.protocol import Protocol
 from decap.evaluation.results import load_result
 from decap.evaluation.rollout import describe_env
 from decap.evaluation.trajectory import load_trajectory
 from decap.export import actor_to_onnx
+from decap.options import machine
 from decap.runs import RunSpec, build_configs, read_limits
 
 TINY = ["--rollouts", "2", "--envs", "2", "--steps", "60", "--device", "cpu"]
@@ -150,6 +152,28 @@ def test_bad_input_is_one_sentence(folder, capsys, argv, message):
   assert main([text.format(f=folder) for text in argv]) == 2
   error = capsys.readouterr().err
   assert message in error and "Traceback" not in error
+
+
+@pytest.mark.parametrize("command", ["evaluate", "profile"])
+def test_a_gpu_that_torch_cannot_use_is_told(command, capsys, tmp_path, monkeypatch):
+  monkeypatch.chdir(tmp_path)
+  monkeypatch.setattr(machine, "_num_gpus", lambda: 1)
+  monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+  assert main([command, "stand", "--device", "cuda:0"]) == 2
+  assert "cannot use the GPU; install a build with CUDA" in capsys.readouterr().err
+  assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("command", ["evaluate", "profile"])
+def test_a_full_memory_is_told(command, capsys, tmp_path, monkeypatch):
+  def full(*args, **kwargs):
+    raise RuntimeError("CUDA out of memory.")
+
+  monkeypatch.chdir(tmp_path)
+  monkeypatch.setattr(rollout, "evaluate", full)
+  assert main([command, "stand", "--device", "cpu"]) == 2
+  error = capsys.readouterr().err
+  assert "out of memory: fewer environments need less (--envs)." in error
 
 
 def test_profiled_limits_go_into_training(folder, capsys):
