@@ -141,6 +141,10 @@ _SWEEP_EDITS: dict[str, tuple[dict[str, Any], str]] = {
   "s-huge-evaluate.yaml": ({"evaluate": {"envs": 10**9}}, "'evaluate': 5000000448"),
   "s-evaluate-backend.yaml": ({"evaluate": {"backend": "isaac"}}, "'backend' must be"),
   "s-evaluate-limits.yaml": ({"evaluate": {"limits": "l-one.json"}}, "No such file"),
+  "s-commands.yaml": (
+    {"evaluate": {"commands": "switching", "command": [0.5, 0, 0]}},
+    "'command' and 'commands' switching exclude each other",
+  ),
   "s-blind.yaml": ({"blind": "very"}, "'blind' must be true or false"),
   "s-limits.yaml": ({"limits": "nowhere.yaml"}, "No such file"),
 }

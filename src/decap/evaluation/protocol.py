@@ -208,6 +208,8 @@ class ProtocolArgs(Simulating):
 
   def check_protocol(self) -> None:
     """What is wrong on any machine."""
+    if self.command is not None and self.commands != "random":
+      raise UserError(f"--command and --commands {self.commands} exclude each other.")
     if self.steps is not None:
       check_steps(self.steps)
 
