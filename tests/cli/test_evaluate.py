@@ -105,6 +105,21 @@ def test_compare_takes_labels_and_files(folder, capsys):
   assert ",mine," in csv.read_text()
 
 
+def test_tables_on_the_screen_are_all_that_is_on_standard_output(folder, capsys):
+  source, out = str(folder / "bundle-out"), folder / "beside.html"
+  assert main(["compare", source, "--format", "csv"]) == 0
+  tables = capsys.readouterr().out
+  assert main(["compare", source, "--format", "csv", "--html", str(out)]) == 0
+  shown = capsys.readouterr()
+  assert shown.out == tables
+  assert shown.err == f"Wrote {out}\n"
+  # Where the tables are in a file, what was written is what there is to read.
+  file = ["--output", str(folder / "beside.csv")]
+  assert main(["compare", source, "--format", "csv", *file, "--html", str(out)]) == 0
+  shown = capsys.readouterr()
+  assert shown.out.count("Wrote ") == 2 and not shown.err
+
+
 def test_compare_leaves_out_runs_that_wait_for_their_evaluation(folder, capsys):
   sources = [str(folder / name) for name in ("new-run", "bundle-out")]
   params = folder / "new-run" / "params"
