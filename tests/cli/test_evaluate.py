@@ -1,11 +1,12 @@
 """The commands as a user calls them: evaluate, compare, profile, and training after."""
 
+import dataclasses
 import json
 
 import pytest
 import torch
 
-from decap.cli import main
+from decap.cli import main, profile
 from decap.cli.evaluate import EvaluateArgs, print_result
 from decap.cli.profile import _check_worth, _warn
 from decap.deploy.bundle import write_bundle
@@ -20,6 +21,7 @@ from decap.evaluation.trajectory import load_trajectory
 from decap.export import actor_to_onnx
 from decap.options import machine
 from decap.runs import RunSpec, build_configs, read_limits
+from decap.tasks import env_cfg
 
 TINY = ["--rollouts", "2", "--envs", "2", "--steps", "60", "--device", "cpu"]
 TINY += ["--per-command", "1"]
@@ -189,6 +191,20 @@ def test_a_full_memory_is_told(command, capsys, tmp_path, monkeypatch):
   assert main([command, "stand", "--device", "cpu"]) == 2
   error = capsys.readouterr().err
   assert "out of memory: fewer environments need less (--envs)." in error
+
+
+def test_a_quantile_of_a_scalar_may_be_chosen(capsys, monkeypatch):
+  cfg = env_cfg("g1-flat")
+  cfg.constraints = {"tilt": dataclasses.replace(cfg.constraints["joint_vel"], limits=1)}
+
+  def measure(*_):
+    raise UserError("Measured.")
+
+  monkeypatch.setattr(profile, "env_cfg", lambda _: cfg)
+  monkeypatch.setattr(profile.ProfileArgs, "measure", measure)
+  argv = ["profile", "stand", "--task", "g1-flat", "--device", "cpu"]
+  assert main([*argv, "--quantile", "tilt=0.9"]) == 2
+  assert "Measured." in capsys.readouterr().err
 
 
 def test_profiled_limits_go_into_training(folder, capsys):

@@ -75,7 +75,7 @@ class ProfileArgs(Simulating):
     policy = load_policy(self.policy, self.device)
     task, name = self.task or policy.info["task"] or "g1-flat", policy.info["name"]
     cfg = env_cfg(task)
-    scalars = [n for n, t in cfg.constraints.items() if isinstance(t.limits, float)]
+    scalars = [n for n, t in cfg.constraints.items() if not isinstance(t.limits, dict)]
     chosen = {**TASKS[task].describe().profile_quantiles, **self.quantiles()}
     rule = profiles.complete_rule((*cfg.groups, *scalars), chosen)
     moving = self.measure(f"Measuring {name}", policy, task)
