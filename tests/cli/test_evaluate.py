@@ -195,7 +195,9 @@ def test_a_full_memory_is_told(command, capsys, tmp_path, monkeypatch):
 
 def test_a_quantile_of_a_scalar_may_be_chosen(capsys, monkeypatch):
   cfg = env_cfg("g1-flat")
-  cfg.constraints = {"tilt": dataclasses.replace(cfg.constraints["joint_vel"], limits=1)}
+  cfg.constraints = {
+    "tilt": dataclasses.replace(cfg.constraints["joint_vel"], limits=1)
+  }
 
   def measure(*_):
     raise UserError("Measured.")

@@ -47,6 +47,13 @@ def check_device(device: str) -> str:
   return f"cuda:{index or 0}"
 
 
+def available_cpus() -> int:
+  """Cores that this process may use; importing `decap.sim` would take seconds."""
+  if hasattr(os, "sched_getaffinity"):
+    return len(os.sched_getaffinity(0))
+  return os.cpu_count() or 1
+
+
 def check_backend(backend: str, device: str) -> None:
   """C MuJoCo runs on the CPU only."""
   if backend == "native" and device != "cpu":
