@@ -170,7 +170,7 @@ def _compare(plan: Plan, root: Path, jobs: list[Job]) -> int:
       continue
     folders = [str(job.folder()) for job in done]
     output = root / f"comparison-{task}.md"
-    command = [sys.executable, "-m", "decap.cli", "compare", *folders]
+    command = [sys.executable, "-m", "decap", "compare", *folders]
     command += ["--label", plan.evaluation_label(task), "--format", "markdown"]
     code = subprocess.call([*command, "--output", str(output)])
     if code == 0:
