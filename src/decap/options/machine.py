@@ -92,16 +92,14 @@ def _num_gpus() -> int:
 
   Not by NVML, which also counts those that CUDA_VISIBLE_DEVICES hides.
   """
-  for name in ("libcuda.so.1", "nvcuda.dll"):
-    try:
-      driver = ctypes.CDLL(name)
-    except OSError:
-      continue
-    count = ctypes.c_int(0)
-    if driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count)):
-      return 0
-    return count.value
-  return 0
+  try:
+    driver = ctypes.CDLL("libcuda.so.1")
+  except OSError:
+    return 0
+  count = ctypes.c_int(0)
+  if driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count)):
+    return 0
+  return count.value
 
 
 def _available_memory() -> int | None:
