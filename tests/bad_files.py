@@ -116,6 +116,13 @@ _SWEEP_EDITS: dict[str, tuple[dict[str, Any], str]] = {
   "s-device.yaml": ({"backend": "isaac"}, "'backend' must be"),
   "s-runs.yaml": ({"runs": {"method": "cat"}}, "'runs' must be a list"),
   "s-block.yaml": ({"runs": [{"jobs": 3}]}, "unknown key 'jobs'"),
+  "s-no-runs.yaml": ({"runs": []}, "there are no runs"),
+  "s-no-seeds.yaml": ({"seed": []}, "there are no runs"),
+  "s-no-values.yaml": ({"grid": {"env.termination.kappa": []}}, "there are no runs"),
+  "s-word-steps.yaml": (
+    {"overrides": {"agent.num-steps-per-env": "many"}},
+    "num-steps-per-env",
+  ),
   "s-time.yaml": ({"time-limit": "soon"}, "is no duration"),
   "s-override.yaml": ({"overrides": {"kappa": 3}}, "must begin with"),
   "s-overrides.yaml": ({"overrides": [1]}, "must map options"),
@@ -131,6 +138,13 @@ _SWEEP_EDITS: dict[str, tuple[dict[str, Any], str]] = {
   ),
   "s-evaluate.yaml": ({"evaluate": "yes"}, "'evaluate' must be"),
   "s-steps.yaml": ({"evaluate": {"steps": 10}}, "'steps' must be above 50"),
+  "s-huge-evaluate.yaml": ({"evaluate": {"envs": 10**9}}, "'evaluate': 5000000448"),
+  "s-evaluate-backend.yaml": ({"evaluate": {"backend": "isaac"}}, "'backend' must be"),
+  "s-evaluate-limits.yaml": ({"evaluate": {"limits": "l-one.json"}}, "No such file"),
+  "s-commands.yaml": (
+    {"evaluate": {"commands": "switching", "command": [0.5, 0, 0]}},
+    "'command' and 'commands' switching exclude each other",
+  ),
   "s-blind.yaml": ({"blind": "very"}, "'blind' must be true or false"),
   "s-limits.yaml": ({"limits": "nowhere.yaml"}, "No such file"),
 }

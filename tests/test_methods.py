@@ -285,5 +285,20 @@ def test_each_method_is_a_few_lines():
     assert len(inspect.getsource(method.edit).splitlines()) <= 10, method.name
 
 
-def test_a_misspelt_option_is_left_to_where_options_are_read():
-  check_options(get_method("lcp"), ["--env.termination.kapa", "3"])
+@pytest.mark.parametrize(
+  ("method", "option", "hint"),
+  [
+    ("decap", "--env.termination.kapa", " (did you mean 'kappa'?)"),
+    ("cat", "--env.termination.scale_flor", " (did you mean 'scale-floor-abs'?)"),
+    # What the method has beside it is no better name.
+    ("cat", "--env.termination.kappa", ""),
+    ("lcp", "--env.termination.kapa", ""),
+  ],
+)
+def test_a_misspelt_option_gets_a_hint_at_one_that_the_method_uses(
+  method, option, hint
+):
+  with pytest.raises(UserError) as found:
+    check_options(get_method(method), [option, "3"])
+  option = option.replace("_", "-")
+  assert str(found.value) == f"Method '{method}' does not use {option}{hint}."

@@ -241,7 +241,7 @@ def test_a_box_of_tyro_becomes_one_sentence():
 
 
 def test_a_closed_pipe_is_no_error():
-  command = f"{sys.executable} -m decap.cli list | head -n 1"
+  command = f"{sys.executable} -m decap list | head -n 1"
   result = subprocess.run(
     command, shell=True, capture_output=True, text=True, env=os.environ
   )

@@ -1,24 +1,28 @@
 """The commands as a user calls them: evaluate, compare, profile, and training after."""
 
+import dataclasses
 import json
 from pathlib import Path
 
 import pytest
 import torch
 
-from decap.cli import main
+from decap.cli import main, profile
 from decap.cli.evaluate import EvaluateArgs, _output_folder, print_result
 from decap.cli.profile import _check_worth, _warn
 from decap.deploy.bundle import write_bundle
 from decap.envs.build import make_env
 from decap.errors import UserError
+from decap.evaluation import rollout
 from decap.evaluation.environment import evaluation_cfg
 from decap.evaluation.protocol import Protocol
 from decap.evaluation.results import load_result
 from decap.evaluation.rollout import describe_env
 from decap.evaluation.trajectory import load_trajectory
 from decap.export import actor_to_onnx
+from decap.options import machine
 from decap.runs import RunSpec, build_configs, read_limits
+from decap.tasks import env_cfg
 
 TINY = ["--rollouts", "2", "--envs", "2", "--steps", "60", "--device", "cpu"]
 TINY += ["--per-command", "1"]
@@ -104,6 +108,21 @@ def test_compare_takes_labels_and_files(folder, capsys):
   assert ",mine," in csv.read_text()
 
 
+def test_tables_on_the_screen_are_all_that_is_on_standard_output(folder, capsys):
+  source, out = str(folder / "bundle-out"), folder / "beside.html"
+  assert main(["compare", source, "--format", "csv"]) == 0
+  tables = capsys.readouterr().out
+  assert main(["compare", source, "--format", "csv", "--html", str(out)]) == 0
+  shown = capsys.readouterr()
+  assert shown.out == tables
+  assert shown.err == f"Wrote {out}\n"
+  # Where the tables are in a file, what was written is what there is to read.
+  file = ["--output", str(folder / "beside.csv")]
+  assert main(["compare", source, "--format", "csv", *file, "--html", str(out)]) == 0
+  shown = capsys.readouterr()
+  assert shown.out.count("Wrote ") == 2 and not shown.err
+
+
 def test_compare_leaves_out_runs_that_wait_for_their_evaluation(folder, capsys):
   sources = [str(folder / name) for name in ("new-run", "bundle-out")]
   params = folder / "new-run" / "params"
@@ -151,6 +170,44 @@ def test_bad_input_is_one_sentence(folder, capsys, argv, message):
   assert main([text.format(f=folder) for text in argv]) == 2
   error = capsys.readouterr().err
   assert message in error and "Traceback" not in error
+
+
+@pytest.mark.parametrize("command", ["evaluate", "profile"])
+def test_a_gpu_that_torch_cannot_use_is_told(command, capsys, tmp_path, monkeypatch):
+  monkeypatch.chdir(tmp_path)
+  monkeypatch.setattr(machine, "_num_gpus", lambda: 1)
+  monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+  assert main([command, "stand", "--device", "cuda:0"]) == 2
+  assert "cannot use the GPU; install a build with CUDA" in capsys.readouterr().err
+  assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("command", ["evaluate", "profile"])
+def test_a_full_memory_is_told(command, capsys, tmp_path, monkeypatch):
+  def full(*args, **kwargs):
+    raise RuntimeError("CUDA out of memory.")
+
+  monkeypatch.chdir(tmp_path)
+  monkeypatch.setattr(rollout, "evaluate", full)
+  assert main([command, "stand", "--device", "cpu"]) == 2
+  error = capsys.readouterr().err
+  assert "out of memory: fewer environments need less (--envs)." in error
+
+
+def test_a_quantile_of_a_scalar_may_be_chosen(capsys, monkeypatch):
+  cfg = env_cfg("g1-flat")
+  cfg.constraints = {
+    "tilt": dataclasses.replace(cfg.constraints["joint_vel"], limits=1)
+  }
+
+  def measure(*_):
+    raise UserError("Measured.")
+
+  monkeypatch.setattr(profile, "env_cfg", lambda _: cfg)
+  monkeypatch.setattr(profile.ProfileArgs, "measure", measure)
+  argv = ["profile", "stand", "--task", "g1-flat", "--device", "cpu"]
+  assert main([*argv, "--quantile", "tilt=0.9"]) == 2
+  assert "Measured." in capsys.readouterr().err
 
 
 def test_profiled_limits_go_into_training(folder, capsys):

@@ -28,6 +28,14 @@ def test_environments_that_do_not_divide_start_nothing(capsys, monkeypatch):
   assert "5 environments cannot be shared by 2 processes" in capsys.readouterr().err
 
 
+def test_a_system_that_does_not_say_which_cores_are_ours_has_all(capsys, monkeypatch):
+  """As macOS; one core more is too many."""
+  monkeypatch.delattr(os, "sched_getaffinity", raising=False)
+  monkeypatch.setattr(os, "cpu_count", lambda: 3)
+  assert main([*TRAIN, "--gpus", "4"]) == 2
+  assert "--gpus must be between 1 and 3, the cores here." in capsys.readouterr().err
+
+
 def test_processes_that_differ_are_refused(tmp_path):
   """Each has a seed of its own, as if somebody had typed the command twice."""
   command = f"{sys.executable} -m decap {' '.join(TRAIN)} --num-envs 4 --seed $RANK"

@@ -50,7 +50,7 @@ def test_a_run_is_looked_at_while_it_trains(tmp_path, capsys, monkeypatch):
 
 @pytest.mark.slow
 def test_ctrl_c_saves_and_exits_with_130(tmp_path):
-  command = [sys.executable, "-m", "decap.cli", "train", "--task", "g1-flat"]
+  command = [sys.executable, "-m", "decap", "train", "--task", "g1-flat"]
   command += ["--num-envs", "4", "--device", "cpu", "--log-root", str(tmp_path), *SMALL]
   process = subprocess.Popen(
     command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True

@@ -111,7 +111,7 @@ def test_no_robot_on_the_network(capsys, domain):
 def test_a_drive_over_dds_from_the_command_line(tmp_path, domain):
   script, log = tmp_path / "walk.txt", tmp_path / "flight"
   script.write_text("0 stand\n0.2 policy\n")
-  command = [sys.executable, "-m", "decap.cli", "deploy", str(POLICY), "--simulator"]
+  command = [sys.executable, "-m", "decap", "deploy", str(POLICY), "--simulator"]
   command += ["--domain", str(domain), "--input", str(script), "--log", str(log)]
   command += ["--wait", "30", "--log-mb", "10"]
   with peer("simulator", domain, 29, 60.0):

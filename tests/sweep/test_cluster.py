@@ -143,6 +143,15 @@ def test_a_cluster_that_does_not_answer_ends_nothing(commands):
   assert [job.state for job in scheduler.jobs] == ["waiting", "waiting"]
 
 
+def test_a_cluster_that_takes_too_long_is_told(commands, monkeypatch):
+  for name in ("sinfo", "squeue"):
+    (commands / name).write_text("#!/bin/sh\nexec sleep 60\n")
+  monkeypatch.setattr(cluster, "ANSWER_S", 0.1)
+  with pytest.raises(UserError, match="SLURM does not answer: it takes too long."):
+    cluster.check_slurm()
+  assert cluster.slurm_states() is None
+
+
 def test_a_folder_that_nodes_do_not_see_is_told(commands):
   scheduler = make_scheduler(commands)
   scheduler.step()

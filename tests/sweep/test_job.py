@@ -113,6 +113,17 @@ def test_commands_start_and_continue(tmp_path):
   ]
 
 
+def test_an_evaluation_gets_the_options_that_have_values(tmp_path):
+  job = make_job(tmp_path)
+  folder = make_folder(job, 10)
+  options = {"seed": None, "task": None, "disturbed": None, "quick": True, "steps": 60}
+  plan = make_plan({**DATA, "device": "cpu", "evaluate": options})
+  assert job.next_stage(plan) == (
+    "evaluating",
+    ["evaluate", str(folder), "--device", "cpu", "--quick", "--steps", "60"],
+  )
+
+
 def test_a_run_starts_from_weights_that_may_move_later(tmp_path):
   weights = tmp_path / "weights.pt"
   weights.write_bytes(b"weights")

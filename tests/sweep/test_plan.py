@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from decap.errors import UserError
+from decap.options import machine
 from decap.runs import RunSpec
+from decap.sweep import sections
 from decap.sweep.plan import make_plan, option_tokens, read_plan
 from decap.sweep.sections import seconds, tokens
 from decap.tasks import ITERATIONS
@@ -80,6 +82,8 @@ def test_steps_of_an_iteration():
   assert run.steps_per_iteration == 64 * 24
   run = make_plan({**BASE, "overrides": {"agent.num-steps-per-env": 8}}).runs[0]
   assert run.steps_per_iteration == 64 * 8
+  run = make_plan({**BASE, "overrides": {"agent.num-steps-per-env": "many"}}).runs[0]
+  assert run.steps_per_iteration == 64 * 24
 
 
 def test_options_are_written_as_the_command_line_reads_them():
@@ -124,6 +128,27 @@ def test_evaluation_options():
   plan = make_plan({**BASE, "evaluate": options})
   assert plan.evaluation_label("g1-rough") == "vx0.5-yaw-0.2-disturbed"
   assert plan.evaluation_label("g1-flat") == "g1-rough-vx0.5-yaw-0.2-disturbed"
+
+
+def test_an_evaluation_is_read_once_and_asks_nothing_of_a_login_node(monkeypatch):
+  monkeypatch.setattr(machine, "_available_memory", lambda: 10**6)
+  monkeypatch.setattr(machine, "_num_gpus", lambda: 0)
+  plan = make_plan({**BASE, "evaluate": {"envs": 512, "disturbed": True}})
+  monkeypatch.setattr(sections, "read", None)
+  assert plan.evaluation_label("g1-flat") == "disturbed"
+  assert plan.evaluation_label("g1-rough") == "disturbed"
+  with pytest.raises(UserError, match="^'evaluate': 3008 environments need at least"):
+    plan.evaluation.settle("cpu")  # 5 · 512 + 14 · 32.
+  plan.evaluation.settle("cuda:0")
+
+
+def test_limits_of_the_evaluation_are_found_beside_the_file(tmp_path):
+  limits = tmp_path / "limits.yaml"
+  limits.write_text("joint_vel: {upper: 2.0, lower: 12.0}")
+  plan = make_plan({**BASE, "evaluate": {"limits": "limits.yaml"}}, tmp_path)
+  assert list(tokens(plan.evaluate)) == ["--limits", str(limits)]
+  with pytest.raises(UserError, match="Cannot read the limits file"):
+    make_plan({**BASE, "evaluate": {"limits": "none.yaml"}}, tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -37,8 +37,8 @@ def check_torch_device(device: str, num_envs: int = 0) -> None:
 
 
 @contextlib.contextmanager
-def explained_memory(device: str) -> Iterator[None]:
-  """Say in one sentence that a GPU's memory is full.
+def explained_memory(device: str, option: str = "--num-envs") -> Iterator[None]:
+  """Say in one sentence that a GPU's memory is full, and which option empties it.
 
   What fits is estimated before; larger networks, longer rollouts and other programs
   need more than that.
@@ -49,7 +49,7 @@ def explained_memory(device: str) -> Iterator[None]:
     if not is_out_of_memory(error):
       raise
     raise UserError(
-      f"{device} is out of memory: fewer environments need less (--num-envs)."
+      f"{device} is out of memory: fewer environments need less ({option})."
     ) from error
 
 

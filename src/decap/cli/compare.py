@@ -71,16 +71,18 @@ class CompareArgs(Args):
       _draw(self, methods) if self.plot else {}
     )  # Or refuse, with nothing written.
     _write_tables(self, tables)
+    # Tables that are piped somewhere end with their last row.
+    screen = sys.stdout if self.output else sys.stderr
     for path, figure in figures.items():
       with replacing(path) as partial:
         figure.savefig(partial, dpi=200)
-      print(f"Wrote {path}")
+      print(f"Wrote {path}", file=screen)
     if self.html:
       from decap.evaluation.report import make_report
 
       command = shlex.join(["decap", *(self.argv or sys.argv[1:])])
       write_text(self.html, make_report(methods, tables, command))
-      print(f"Wrote {self.html}")
+      print(f"Wrote {self.html}", file=screen)
 
 
 def _read_results(args: CompareArgs) -> tuple[list[str | None], list[Result]]:

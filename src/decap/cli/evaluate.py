@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from decap import provenance
+from decap.cli import checks
 from decap.cli.terminal import evaluate_with_bar, print_tables
 from decap.deploy.bundle import bundle_name
 from decap.evaluation.protocol import ProtocolArgs
@@ -37,6 +38,7 @@ class EvaluateArgs(ProtocolArgs):
     from decap.evaluation.results import keep_larger
 
     limits = read_limits(self.limits) if self.limits else None
+    checks.check_torch_device(self.device)
     policy = load_policy(self.policy, self.device)
     own_task = policy.info["task"]  # None of standing still, which belongs to any.
     protocol = self.protocol(self.task or own_task or "g1-flat")

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from decap import provenance
 from decap.errors import UserError
+from decap.options import machine
 from decap.runs import RunSpec, build_configs
 from decap.sweep.process import INTERRUPTED, end_with_parent
 
@@ -84,7 +85,7 @@ def launch(number: int, argv: Sequence[str]) -> int:
 def check_devices(number: int, device: str) -> None:
   """Refuse more processes than there are GPUs, or cores."""
   if device == "cpu":
-    have, what = len(os.sched_getaffinity(0)), "cores"
+    have, what = machine.available_cpus(), "cores"
   else:
     import torch
 
@@ -136,7 +137,7 @@ def joined(options: TrainArgs, spec: RunSpec) -> Iterator[RunSpec]:
     _check_same(spec)
     total = spec.num_envs or build_configs(spec)[0].scene.num_envs
     check_share(total, number)
-    cores = len(os.sched_getaffinity(0)) // int(os.environ["LOCAL_WORLD_SIZE"])
+    cores = machine.available_cpus() // int(os.environ["LOCAL_WORLD_SIZE"])
     options.threads = options.threads or max(1, cores)
     # One process speaks.
     with contextlib.redirect_stdout(sys.stdout if is_first() else io.StringIO()):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from tyro.conf import UseAppendAction, arg
 
+from decap.cli import checks
 from decap.cli.terminal import evaluate_with_bar
 from decap.errors import UserError
 from decap.evaluation.protocol import Protocol
@@ -70,10 +71,11 @@ class ProfileArgs(Simulating):
     from decap.evaluation import profile as profiles
     from decap.evaluation.policies import load_policy
 
+    checks.check_torch_device(self.device)
     policy = load_policy(self.policy, self.device)
     task, name = self.task or policy.info["task"] or "g1-flat", policy.info["name"]
     cfg = env_cfg(task)
-    scalars = [n for n, t in cfg.constraints.items() if isinstance(t.limits, float)]
+    scalars = [n for n, t in cfg.constraints.items() if not isinstance(t.limits, dict)]
     chosen = {**TASKS[task].describe().profile_quantiles, **self.quantiles()}
     rule = profiles.complete_rule((*cfg.groups, *scalars), chosen)
     moving = self.measure(f"Measuring {name}", policy, task)

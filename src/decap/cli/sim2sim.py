@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -23,7 +23,14 @@ from decap.options import machine
 from decap.options.args import Args, above, at_least, at_most
 from decap.options.types import Flag, Number, OutputFile, Port, VideoFile, shown
 
-ACTIONS = ("table", "sweep", "fidelity", "terrains")
+USES = {
+  "": ("world", "walk"),
+  "table": ("world", "measurement"),
+  "sweep": ("measurement",),
+  "fidelity": ("measurement",),
+  "terrains": (),
+}
+"""What to do, "" for a walk → the options that it takes; others would do nothing."""
 
 
 @dataclass(kw_only=True)
@@ -79,6 +86,9 @@ class Sim2simArgs(Args):
       raise UserError(f"'decap sim2sim {action}' needs at least one bundle.")
     if not action and len(sources) > 1 and not self.walk.video:
       raise UserError("Several bundles make a video side by side: give --video too.")
+    self.check_effects(action)
+    if self.walk.trace and len(sources) > 1:
+      raise UserError("--trace is of one bundle, and would be written by each.")
     if self.walk.video or self.walk.view:
       package = "mediapy" if self.walk.video else "mjviser"
       machine.check_installed(package, "--video and --view")
@@ -86,9 +96,23 @@ class Sim2simArgs(Args):
       machine.check_renderer(draws=True)
     self.world.check()
 
+  def check_effects(self, action: str) -> None:
+    """Refuse options that would do nothing."""
+    for part in ("world", "walk", "measurement"):
+      options = getattr(self, part)
+      for option in () if part in USES[action] else fields(options):
+        if getattr(options, option.name) != option.default:
+          raise UserError(
+            f"'decap sim2sim {action or 'BUNDLE'}' takes no "
+            f"--{option.name.replace('_', '-')}."
+          )
+    for name in ("video", "trace"):
+      if self.walk.view and getattr(self.walk, name):
+        raise UserError(f"--view and --{name} exclude each other.")
+
   def split(self) -> tuple[str, tuple[str, ...]]:
     """What to do, "" for a walk, and the bundles."""
-    if self.what and self.what[0] in ACTIONS:
+    if self.what and self.what[0] in USES:
       return self.what[0], self.what[1:]
     return "", self.what
 

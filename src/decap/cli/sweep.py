@@ -110,6 +110,8 @@ def _place_here(plan: Plan) -> None:
   plan.settle(device, jobs)
   for run in plan.runs:
     machine.check_num_envs(run.spec.num_envs, device)
+  if plan.evaluate is not False:
+    plan.evaluation.settle(device)
   most = max(LEAST_JOBS, os.cpu_count() or 1)
   if jobs > most:
     raise UserError(
@@ -168,7 +170,7 @@ def _compare(plan: Plan, root: Path, jobs: list[Job]) -> int:
       continue
     folders = [str(job.folder()) for job in done]
     output = root / f"comparison-{task}.md"
-    command = [sys.executable, "-m", "decap.cli", "compare", *folders]
+    command = [sys.executable, "-m", "decap", "compare", *folders]
     command += ["--label", plan.evaluation_label(task), "--format", "markdown"]
     code = subprocess.call([*command, "--output", str(output)])
     if code == 0:

@@ -10,6 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from decap.cli import checks
+
 if TYPE_CHECKING:
   from decap.evaluation.policies import Policy
   from decap.evaluation.protocol import Protocol
@@ -26,7 +28,8 @@ def evaluate_with_bar(
   from decap.evaluation.rollout import evaluate
 
   columns = (*Progress.get_default_columns(), MofNCompleteColumn(), TimeElapsedColumn())
-  with Progress(*columns) as progress:
+  explained = checks.explained_memory(options.get("device", "cpu"), "--envs")
+  with explained, Progress(*columns) as progress:
     task = progress.add_task(title, total=protocol.steps)
     show = partial(progress.update, task)
     return evaluate(policy, protocol, on_step=lambda n: show(completed=n), **options)

@@ -131,8 +131,9 @@ def new_spec(args: TrainArgs) -> RunSpec:
 
 def _continued(args: TrainArgs) -> tuple[RunSpec, Path]:
   """Description and checkpoint of a run to continue; only its length may change."""
-  for name in ("task", "method", "seed", "num_envs", "limits", "blind"):
-    if getattr(args, name) not in (None, False):
+  names = ("task", "method", "seed", "num_envs", "limits", "blind")
+  for name in (*names, "run_name", "log_root"):
+    if getattr(args, name) != getattr(TrainArgs, name):
       raise UserError(
         f"--{name.replace('_', '-')} cannot change when a run is continued; "
         "it comes from the run folder."

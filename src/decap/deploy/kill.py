@@ -89,7 +89,7 @@ def play_kill(seed: int, bundle: Bundle, domain: int) -> Outcome:
 def _start(bundle: Bundle, folder: Path, log: Path, domain: int) -> subprocess.Popen:
   script = folder / "walk.txt"
   script.write_text(f"0 stand\n{STAND_S} policy\n{_RELEASE_S} {COMMAND}\n")
-  command = [sys.executable, "-m", "decap.cli", "deploy", bundle.folder, "--simulator"]
+  command = [sys.executable, "-m", "decap", "deploy", bundle.folder, "--simulator"]
   command += ["--domain", domain, "--input", script, "--log", log]
   command += ["--log-mb", 20, "--wait", 60]
   with (folder / "stderr").open("w") as errors:

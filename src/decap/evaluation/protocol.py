@@ -190,8 +190,13 @@ class ProtocolArgs(Simulating):
 
   def check(self) -> None:
     super().check()
-    size = self.protocol(self.task or "g1-flat").num_envs
-    machine.check_num_envs(size, self.device)
+    machine.check_num_envs(self.check_protocol().num_envs, self.device)
+
+  def check_protocol(self) -> Protocol:
+    """Refuse what is wrong on any machine."""
+    if self.command is not None and self.commands != "random":
+      raise UserError(f"--command and --commands {self.commands} exclude each other.")
+    return self.protocol(self.task or "g1-flat")  # Or refuse its sizes.
 
   def protocol(self, task: str) -> Protocol:
     """The protocol that these options describe."""

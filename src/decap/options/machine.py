@@ -47,6 +47,13 @@ def check_device(device: str) -> str:
   return f"cuda:{index or 0}"
 
 
+def available_cpus() -> int:
+  """Cores that this process may use; importing `decap.sim` would take seconds."""
+  if hasattr(os, "sched_getaffinity"):
+    return len(os.sched_getaffinity(0))
+  return os.cpu_count() or 1
+
+
 def check_backend(backend: str, device: str) -> None:
   """C MuJoCo runs on the CPU only."""
   if backend == "native" and device != "cpu":
@@ -87,16 +94,14 @@ def _num_gpus() -> int:
 
   Not by NVML, which also counts those that CUDA_VISIBLE_DEVICES hides.
   """
-  for name in ("libcuda.so.1", "nvcuda.dll"):
-    try:
-      driver = ctypes.CDLL(name)
-    except OSError:
-      continue
-    count = ctypes.c_int(0)
-    if driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count)):
-      return 0
-    return count.value
-  return 0
+  try:
+    driver = ctypes.CDLL("libcuda.so.1")
+  except OSError:
+    return 0
+  count = ctypes.c_int(0)
+  if driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count)):
+    return 0
+  return count.value
 
 
 def _available_memory() -> int | None:

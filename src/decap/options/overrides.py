@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-from decap.errors import UserError
+from decap.errors import UserError, closest
 
 if TYPE_CHECKING:
   from decap.envs.constrained_env import ConstrainedEnvCfg
@@ -47,25 +46,13 @@ def check_options(method: Method, overrides: list[str]) -> None:
       raise UserError(f"Give {RUN_OPTIONS[option]} instead of --{option}.")
     owned = any(fnmatchcase(option, pattern) for pattern in METHOD_OPTIONS)
     used = any(fnmatchcase(option, pattern) for pattern in method.uses)
-    # What is misspelt is found where options are read, with a suggestion.
-    if owned and not used and _exists(option):
-      raise UserError(f"Method '{method.name}' does not use --{option}.")
-
-
-def _exists(option: str) -> bool:
-  """Whether an option of the termination rule or the aid names one of its fields."""
-  from decap.constraints.termination import TerminationCfg
-  from decap.rl.config import FeasibilityCfg
-
-  section, _, name = option.rpartition(".")
-  configs = {
-    "env.termination": TerminationCfg,
-    "agent.algorithm.feasibility": FeasibilityCfg,
-  }
-  if section not in configs:
-    return True
-  names = [field.name for field in dataclasses.fields(configs[section])]
-  return name.replace("-", "_") in names
+    if owned and not used:
+      section, _, name = option.rpartition(".")
+      # Whole options are all alike in their sections.
+      beside = [use.split(".")[-1] for use in method.uses if use.startswith(section)]
+      raise UserError(
+        f"Method '{method.name}' does not use --{option}{closest(name, beside)}."
+      )
 
 
 def check_effects(

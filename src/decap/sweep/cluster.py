@@ -34,6 +34,9 @@ JOBS_FILE = "cluster.json"
 
 LOGS = "logs/slurm"
 
+ANSWER_S = 60.0
+"""Time that a command of SLURM has; a controller may be busy."""
+
 RESTARTS = 3
 """How often a run is started again without having come further."""
 
@@ -247,14 +250,16 @@ def slurm_states() -> dict[str, str] | None:
   """
   user = pwd.getpwuid(os.getuid()).pw_name
   which = ("--user", user, "--states", "all", "--array", "--noheader")
-  try:
-    done = _slurm("squeue", *which, "--format", "%i %T")
-    done.check_returncode()
-  except subprocess.SubprocessError:  # It takes too long, or fails.
+  done = _slurm("squeue", *which, "--format", "%i %T")
+  if done.returncode:
     return None
   pairs = (line.split() for line in done.stdout.splitlines())
   return {pair[0]: pair[1] for pair in pairs if len(pair) == 2}
 
 
 def _slurm(*command: str) -> subprocess.CompletedProcess[str]:
-  return subprocess.run(command, capture_output=True, text=True, timeout=60)
+  """What a command says; one that hangs has failed."""
+  try:
+    return subprocess.run(command, capture_output=True, text=True, timeout=ANSWER_S)
+  except subprocess.TimeoutExpired:
+    return subprocess.CompletedProcess(command, 1, "", "it takes too long.")

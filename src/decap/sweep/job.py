@@ -102,8 +102,7 @@ def train_command(job: Job, plan: Plan) -> list[str]:
     options |= {"log-root": job.root, "run-name": job.run.label or None}
     options |= {"blind": spec.blind, "limits": job.run.limits_file}
     options["init-from"], overrides = spec.init_from, spec.overrides
-  given = {key: value for key, value in options.items() if value is not None}
-  return ["train", *tokens(given), *overrides]
+  return ["train", *tokens(options), *overrides]
 
 
 def _latest_iteration(folder: Path) -> int:

@@ -96,6 +96,24 @@ class Resources(Args):
     return {name: value for name, value in parameters.items() if value is not None}
 
 
+@dataclass(kw_only=True)
+class EvaluationKeys(ProtocolArgs):
+  """The section `evaluate`: options of `decap evaluate`, on a machine named later."""
+
+  device: str = "auto"
+
+  def check(self) -> None:
+    self.check_protocol()
+
+  def settle(self, device: str) -> None:
+    """Where: this machine, which must have what it takes."""
+    self.device = device
+    try:
+      super().check()
+    except UserError as error:
+      raise UserError(f"'evaluate': {error}") from error
+
+
 @dataclass(frozen=True)
 class PlannedRun:
   """One run of a sweep."""
@@ -116,8 +134,9 @@ class PlannedRun:
     """Environment steps of one iteration, all environments together."""
     assert self.spec.num_envs is not None
     steps, given = "--agent.num-steps-per-env", self.spec.overrides
-    own = given[given.index(steps) + 1] if steps in given else STEPS_PER_ITERATION
-    return self.spec.num_envs * int(own)
+    own = given[given.index(steps) + 1] if steps in given else ""
+    # What is no number is told when the run's configs are built.
+    return self.spec.num_envs * (int(own) if own.isdecimal() else STEPS_PER_ITERATION)
 
 
 @dataclass(kw_only=True)
@@ -132,6 +151,8 @@ class Plan(RunKeys):
   """Runs at a time; None leaves it to the device."""
   evaluate: Fixed[Any] = field(default_factory=dict)
   """Further options of ``decap evaluate``; False trains only."""
+  evaluation: EvaluationKeys = field(init=False, default_factory=EvaluationKeys)
+  """What they say; read once, since a look at a run must not fail."""
   time_limit: Time = None
   """After which the whole sweep saves and ends."""
   run_time_limit: Time = None
@@ -161,8 +182,8 @@ class Plan(RunKeys):
 
   def evaluation_label(self, task: str) -> str:
     """What names the metrics file of a run of `task`: empty, or e.g. ``disturbed``."""
-    args = _evaluation(self.evaluate)
-    return args.protocol(args.task or task).label_for(task)
+    protocol = self.evaluation.protocol(self.evaluation.task or task)
+    return protocol.label_for(task)
 
 
 def read_plan(path: str | Path) -> Plan:
@@ -185,11 +206,16 @@ def make_plan(data: Any, base: Path = Path()) -> Plan:
     raise UserError("'runs' must be a list of blocks, each a map of keys to values.")
   common = {key: value for key, value in data.items() if key in keys(RunKeys)}
   plan.runs = tuple(run for block in blocks for run in _expand(common, block, base))
+  if not plan.runs:
+    raise UserError("there are no runs: 'runs', 'seed' or 'grid' is empty.")
   _check_names(plan.runs)
   if plan.evaluate is True:
     plan.evaluate = {}
-  if plan.evaluate is not False:
-    _evaluation(plan.evaluate)  # Now, and not after hours of training.
+  if plan.evaluate is not False:  # Now, and not after hours of training.
+    plan.evaluation = _evaluation(plan.evaluate)
+    if limits := plan.evaluation.limits:
+      read_limits(base / limits)
+      plan.evaluate = {**plan.evaluate, "limits": base / limits}
   plan.resources = read_section(Resources, plan.cluster)
   return plan
 
@@ -254,16 +280,13 @@ def _label(name: str, chosen: Sequence[tuple[str, Any]]) -> str:
   return re.sub(r"[^\w.=-]+", "-", "_".join(parts))
 
 
-def _evaluation(options: Any) -> ProtocolArgs:
+def _evaluation(options: Any) -> EvaluationKeys:
   """What options of `decap evaluate` ask for."""
   if not isinstance(options, dict):
     raise UserError("'evaluate' must be true, false or a map of its options.")
   if "device" in options:
     raise UserError("'evaluate' takes no 'device': it is the sweep's.")
   try:
-    args = read_section(ProtocolArgs, options)
+    return read_section(EvaluationKeys, options)
   except UserError as error:
     raise UserError(f"'evaluate': {error}") from error
-  if args.limits:
-    read_limits(args.limits)
-  return args

@@ -49,7 +49,7 @@ class Process(subprocess.Popen):
     with log_file.open("a") as log:
       print(f"$ decap {' '.join(arguments)}", file=log, flush=True)
       super().__init__(
-        [sys.executable, "-m", "decap.cli", *arguments],
+        [sys.executable, "-m", "decap", *arguments],
         stdout=log,
         stderr=subprocess.STDOUT,
         stdin=subprocess.DEVNULL,

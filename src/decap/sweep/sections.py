@@ -52,11 +52,12 @@ def read_section(cls: type[S], data: Mapping[str, Any]) -> S:
 
 
 def tokens(options: Mapping[str, Any]) -> Iterator[str]:
-  """Options as they stand on a command line."""
+  """Options as they stand on a command line; one without a value has its default."""
   for key, value in options.items():
-    if value is not False:
-      yield f"--{key}"
-    if not isinstance(value, bool):
+    if value is None or value is False:
+      continue
+    yield f"--{key}"
+    if value is not True:
       yield from map(str, as_list(value))
 
 
