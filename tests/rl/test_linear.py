@@ -21,6 +21,18 @@ def test_gradients_are_those_of_torch():
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
 
 
+def test_second_derivatives_are_those_of_torch_in_single_precision():
+  torch.manual_seed(0)
+  theirs = nn.Linear(5, 3)
+  x, weights = torch.randn(64, 5, requires_grad=True), list(theirs.parameters())
+  found = []
+  for layer in (theirs, Linear.like(theirs)):
+    (slope,) = torch.autograd.grad(layer(x).tanh().sum(), x, create_graph=True)
+    found.append(torch.autograd.grad(slope.square().sum(), weights))
+  for expected, ours in zip(*found, strict=True):
+    torch.testing.assert_close(ours, expected, rtol=1e-5, atol=1e-5)
+
+
 def test_second_derivatives_match_finite_differences():
   layer = Linear(4, 3).double()
   x = torch.randn(6, 4, dtype=torch.float64, requires_grad=True)
