@@ -105,6 +105,13 @@ def test_whole_body_baselines_have_one_p_max_for_the_whole_robots_quantities_too
   assert env.constraints["tilt"].p_max == env.groups["upper"].p_max == 0.025
 
 
+def test_a_calm_torso_needs_no_limit_on_torque():
+  env, agent = _configs("decap")
+  del env.constraints["joint_torque"]
+  get_method("decap-calm-torso").edit(env, agent)
+  assert "torso_ang_vel" in env.constraints
+
+
 def test_a_method_is_config_only():
   """What a run folder records says all that a method does."""
   assert plain(_configs("n-ipo")[1])["algorithm"]["costs"] == "terms"

@@ -122,7 +122,8 @@ def _decap_calm_torso(env: ConstrainedEnvCfg, agent: AgentCfg) -> None:
   """
   _decap(env, agent, target=0.95, keep=0.97, fade=0.9999)
   env.constraints["torso_ang_vel"] = _torso_angular_speed(env, limit=0.5)
-  _loosen_largest(env.constraints["joint_torque"], factor=3.0)
+  if torque := env.constraints.get("joint_torque"):
+    _loosen_largest(torque, factor=3.0)
 
 
 def _decap_no_barrier(env: ConstrainedEnvCfg, agent: AgentCfg) -> None:

@@ -284,6 +284,8 @@ def test_a_diverged_environment_is_reset_and_named(env):
   *_, terminated, _, extras = env.step(actions(env, 0.1))
   assert terminated.tolist() == [i == 2 for i in range(NUM_ENVS)]
   assert extras["constraints"]["delta"][2] == 1.0
+  # What it did would be NaN for all robots, and stay it in the guard's averages.
+  assert extras["progress"].isfinite().all()
   assert env.not_finite()["physics state"] == 2
   obs, reward, *_ = env.step(actions(env, 0.1))
   assert obs["actor"].isfinite().all() and reward.isfinite().all()

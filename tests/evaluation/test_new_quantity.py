@@ -11,7 +11,7 @@ from decap.constraints.quantities import energy
 from decap.envs import mdp
 from decap.envs.build import make_env
 from decap.envs.constraint_manager import ConstraintTermCfg
-from decap.evaluation import plots, profile
+from decap.evaluation import columns, plots, profile
 from decap.evaluation.metrics import metrics_of_trajectory
 from decap.evaluation.protocol import Protocol
 from decap.evaluation.report import make_report
@@ -108,6 +108,10 @@ def test_tables_show_it(evaluation):
   assert "Joint power" in text["Joint-steps with a violation (%)"]
   scalars = text["Quantities of the whole robot"]
   assert "Tilt (rad)" in scalars and "Tilt violations (%)" in scalars
+  by_ground = columns.ground(evaluation.result.layout, ("grounds", "slope"))
+  assert ("grounds", "slope", "scalars", "tilt", "violations") in [
+    column.path for column in by_ground
+  ]
 
 
 def test_figures_and_report_show_it(evaluation, tmp_path):

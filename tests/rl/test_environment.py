@@ -6,6 +6,7 @@ import torch
 
 from decap.constraints import BodyGroupCfg
 from decap.constraints.composition import Composition
+from decap.rl.build import algorithm_for
 from decap.rl.config import AgentCfg, FeasibilityCfg, PolicyCfg, PpoCfg
 from decap.rl.environment import Environment
 from decap.rl.runner import Runner
@@ -63,6 +64,9 @@ class Points:
   def mirrors(self):
     return {}
 
+  def close(self):
+    pass
+
   def flush_log(self):
     return {}
 
@@ -94,6 +98,16 @@ def test_an_environment_with_nothing_but_the_protocol_is_trained_and_resumed(tmp
   assert all(
     torch.equal(a, b) for a, b in zip(again.alg.actor.parameters(), after, strict=True)
   )
+
+
+def test_joints_that_no_action_moves_may_have_groups_of_their_own():
+  env = Points()
+  moved, passive = (BodyGroupCfg((name,), p_max=0.5) for name in (".*t", "tail"))
+  env.constraint_manager.groups = {"moved": moved, "passive": passive}
+  alg = algorithm_for(env, AgentCfg(), {"actor": env.position}, ())
+  assert {name: ids.tolist() for name, ids in alg.action_groups.items()} == {
+    "moved": [0, 1]
+  }
 
 
 def test_the_points_have_no_more_than_the_protocol():

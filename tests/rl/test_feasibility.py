@@ -151,6 +151,16 @@ def test_the_budget_moves_by_what_robots_achieve(progress, factor):
   assert stays.budget == torch.tensor(0.1)
 
 
+def test_what_is_never_asked_does_not_hold_the_budget_down():
+  cfg = FeasibilityCfg(budget=0.1, rate=0.1, quantile=None, target=0.9, keep=0.95)
+  progress = achieving(1.0, 0.0, 1.0)  # A task that is never told to go sideways.
+  progress.average[1] = 0.0
+  progress.best[1] = 0.0
+  aid = Feasibility(cfg, composition())
+  aid.between_iterations(progress)
+  assert float(aid.budget) == pytest.approx(0.1 * math.exp(0.1), rel=1e-4)
+
+
 def test_the_budget_stays_within_its_bounds():
   cfg = FeasibilityCfg(budget=0.1, budget_range=(0.02, 0.3), rate=0.5)
   aid = Feasibility(cfg, composition())

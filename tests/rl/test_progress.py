@@ -62,6 +62,14 @@ def test_steady_begins_once_robots_stay_up_and_never_ends():
   assert progress.steady_iterations == 51
 
 
+def test_robots_that_are_never_told_to_move_are_steady_when_they_stay_up():
+  progress = Progress(("stepping",))
+  for _ in range(ITERATIONS + 1):
+    iterate(progress, [[0.0, 0.0]])
+  assert progress.asked.tolist() == [False, True]
+  assert progress.steady_iterations == 1
+
+
 def test_the_first_iterations_are_never_steady():
   progress = Progress(())
   for _ in range(ITERATIONS):

@@ -244,7 +244,7 @@ class ConstrainedEnv(ManagerBasedRlEnv):
     self.common_step_counter = steps
 
   def mirrors(self) -> dict[str, torch.Tensor]:
-    """Mirrors of observation groups and "actions"; see `decap.envs.mirror`."""
+    """Mirrors of what the actor sees and does; see `decap.envs.mirror`."""
     return mirror.mirrors(self)
 
   def not_finite(self) -> dict[str, int]:

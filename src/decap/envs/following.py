@@ -56,7 +56,8 @@ def followed(env: ConstrainedEnv, cfg: FollowingCfg) -> torch.Tensor:
   term = env.command_manager.get_term(cfg.command_name)
   settled = term.time_left < term.cfg.resampling_time_range[0] - cfg.settle_s  # [B]
   counts = (value > bounds[:, 0]) & (value <= bounds[:, 1]) & settled.unsqueeze(1)
-  done = (velocity * command.sign())[:, axis]
+  # Of a robot whose physics has diverged nothing was done; it is about to be reset.
+  done = torch.nan_to_num(velocity * command.sign(), 0.0, 0.0, 0.0)[:, axis]
   asked = command.abs()[:, axis] * counts
   reported = torch.stack((done * counts, asked), -1).sum(0)
   if cfg.gait is None:

@@ -6,6 +6,7 @@ read from the model; how the other observations change is known by their names.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import mujoco
@@ -32,8 +33,10 @@ _TOLERANCE = 0.01
 """m, and 1 − cosine: by how much a joint may differ from another's mirror image."""
 
 
-def mirrors(env: ConstrainedEnv) -> dict[str, torch.Tensor]:
-  """Mirrors of every observation group and of "actions", as matrices for x @ M.
+def mirrors(
+  env: ConstrainedEnv, groups: Sequence[str] = ("actor",)
+) -> dict[str, torch.Tensor]:
+  """Mirrors of observation groups and of "actions", as matrices for x @ M.
 
   Signed permutations [D, D]: entry (i, j) is the sign with which x_i becomes y_j.
   """
@@ -47,8 +50,9 @@ def mirrors(env: ConstrainedEnv) -> dict[str, torch.Tensor]:
   known = {"actions": actions, "joint_pos": joints, "joint_vel": joints}
   manager = env.observation_manager
   out = {"actions": torch.tensor(actions, dtype=torch.float)}
-  for group, terms in manager.active_terms.items():
+  for group in groups:
     parts = []
+    terms = manager.active_terms[group]
     for name, shape in zip(terms, manager.group_obs_term_dim[group], strict=True):
       part = known.get(name, np.diag(_SIGNS.get(name, ())))
       if (len(part),) != tuple(shape):

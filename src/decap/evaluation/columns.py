@@ -204,6 +204,7 @@ def ground(layout: Layout, under: Path) -> Columns:
       for g in layout.groups
       for n in layout.joint_quantities
     ),
+    *(share(title(n), (*under, "scalars", n, "violations")) for n in layout.scalars),
   )
 
 

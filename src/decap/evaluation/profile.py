@@ -54,7 +54,8 @@ class Profile:
   def share_above(self, limits: Limits) -> dict[str, float]:
     """Row -> share of the steps that exceed a limit."""
     bounds = limits_by_row(limits)
-    return {row: float((q > bounds[row]).mean()) for row, q in self.rows.items()}
+    # A NaN compares as false; it is no compliance.
+    return {row: float((~(q <= bounds[row])).mean()) for row, q in self.rows.items()}
 
 
 def profile_trajectory(trajectory: Trajectory) -> Profile:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 from torch import Tensor
 
 from decap.constraints.composition import ConstraintRow
-from decap.constraints.groups import resolve_groups
+from decap.constraints.groups import BodyGroupCfg
 from decap.rl.config import AgentCfg, CostPpoCfg, PpoCfg
 from decap.rl.environment import Environment
 from decap.rl.feasibility import Feasibility
@@ -28,7 +29,6 @@ def algorithm_for(
   """The algorithm of an agent, fitted to an environment and its observations."""
   constraints, aid = env.constraint_manager, cfg.algorithm.feasibility
   names = action_names(env)
-  groups = constraints.groups
   return build_algorithm(
     cfg,
     obs,
@@ -37,7 +37,7 @@ def algorithm_for(
     cost_names,
     env.num_envs,
     str(env.device),
-    action_groups=resolve_groups(groups, names) if groups else {},
+    action_groups=_action_groups(env.constraint_manager.groups, names),
     mirrors=env.mirrors() if cfg.algorithm.mirror_loss_coef else None,
     progress_names=env.progress_names,
     feasibility=None if aid is None else Feasibility(aid, constraints.composition),
@@ -61,7 +61,7 @@ def build_algorithm(
 
   `obs` needs the group "actor"; without a group "critic" the critics see the actor's.
   `action_groups` names sets of action indices whose KL and noise are logged apart.
-  `mirrors` of observation groups and "actions" are for symmetric policies.
+  `mirrors` of "actor" observations and "actions" are for symmetric policies.
   `progress_names` name what the environment reports of the task's achievements.
   """
   if len(action_names) != num_actions:
@@ -105,6 +105,21 @@ def action_names(env: Environment) -> tuple[str, ...]:
   return tuple(
     name for term in terms for name in env.action_manager.get_term(term).target_names
   )
+
+
+def _action_groups(
+  groups: Mapping[str, BodyGroupCfg], names: Sequence[str]
+) -> dict[str, list[int]]:
+  """Indices of the actions that move a group's joints; some joints may have none."""
+  found = {
+    group: [
+      i
+      for i, name in enumerate(names)
+      if any(re.fullmatch(pattern, name) for pattern in cfg.joint_names)
+    ]
+    for group, cfg in groups.items()
+  }
+  return {group: indices for group, indices in found.items() if indices}
 
 
 def cost_columns(rows: Sequence[ConstraintRow], cfg: PpoCfg) -> dict[str, list[int]]:

@@ -78,7 +78,7 @@ class Feasibility:
     # The weakest decides: in the mean, what is easy would pay for what is given up.
     slack = ((progress.achieved - target) / cfg.tolerance).clamp(-1.0, 1.0)
     # Gentle steps differ from the clock by a moment; walking is asked for, not that.
-    slack = slack.masked_fill(progress.gait, 1.0).amin()
+    slack = slack.masked_fill(progress.gait | ~progress.asked, 1.0).amin()
     factor = torch.exp(torch.where(slack < 0.0, 3.0 * cfg.rate, cfg.rate) * slack)
     factor = torch.where(progress.steady_iterations > 0.0, factor, 1.0)
     self.budget.mul_(factor).clamp_(*cfg.budget_range)

@@ -67,10 +67,15 @@ class Progress:
     early = self.steady_iterations == 0.0
     best = torch.maximum(self.best * self.fade, achieved)
     torch.where(early, achieved, best, out=self.best)
-    walks = (achieved >= STEADY) | ~self._basics
+    walks = (achieved >= STEADY) | ~self._basics | ~self.asked
     walks = walks.all() & (self.iterations > ITERATIONS)
     # Once steady, always: what follows must not depend on a single bad iteration.
     self.steady_iterations.add_(walks | ~early)
+
+  @property
+  def asked(self) -> Tensor:
+    """What was ever asked: tasks differ in their commands. # [n]"""
+    return self.average[:, 1] > 0.0
 
   @property
   def achieved(self) -> Tensor:

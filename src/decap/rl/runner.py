@@ -286,6 +286,7 @@ class Runner:
         self._resume_env(state)
       else:
         # A checkpoint holds the environments of the first process only.
+        self.env.set_step_count(state["infos"]["env_state"]["common_step_counter"])
         self.spread_episodes()
     except (KeyError, ValueError, RuntimeError) as error:
       raise UserError(

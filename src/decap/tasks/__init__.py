@@ -77,7 +77,7 @@ def hide_clock(cfg: ConstrainedEnvCfg) -> None:
 def undisturbed(
   cfg: ConstrainedEnvCfg, push_interval_s: float | None = None
 ) -> ConstrainedEnvCfg:
-  """Without noise, pushes, curricula and aids to learning; returns the config.
+  """Without noise, pushes and curricula; returns the config.
 
   With an interval there is noise, and a push that often.
   """

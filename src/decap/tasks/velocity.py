@@ -338,8 +338,12 @@ def _simulation(robot: RobotDescription, terrain: TerrainName) -> SimulationCfg:
       nconmax=robot.contacts, njmax=robot.constraint_rows, mujoco=mujoco
     )
   mujoco.ccd_iterations = 500
+  # A foot touches several boxes or triangles of a terrain at once.
   return SimulationCfg(
-    nconmax=70, njmax=500, contact_sensor_maxmatch=500, mujoco=mujoco
+    nconmax=robot.contacts + 22,
+    njmax=robot.constraint_rows + 300,
+    contact_sensor_maxmatch=500,
+    mujoco=mujoco,
   )
 
 

@@ -1,7 +1,7 @@
-"""Observation terms of mjlab that share what the groups have in common.
+"""Observations: the gait's clock, and terms of mjlab that share what groups have in common.
 
-Same names and values; for biased encoders take mjlab's ``joint_pos_rel``. Noise is
-added by the manager.
+Those have mjlab's names and values; for biased encoders take its ``joint_pos_rel``. Noise
+is added by the manager.
 """
 
 from __future__ import annotations
