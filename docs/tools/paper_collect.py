@@ -50,6 +50,8 @@ def row_name(run: PlannedRun) -> str:
   kind, _, change = label.partition("_")
   if kind == "coefficient":
     return f"coefficient-{method}-{change.rpartition('=')[2]}"
+  if kind == "weights":
+    return f"weights-{method}-{change.split('_')[0].rpartition('=-')[2]}"
   if kind == "middle" and change:
     named = {"barrier": "middle-no-barrier", "p-max": "p-max-half"}
     return named.get(change.partition("=")[0], change.replace("=", "-"))

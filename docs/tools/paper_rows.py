@@ -31,6 +31,9 @@ TITLES = {
   "fading": "DeCap, forgetful guard",
   "published": "Smoothness rewards, σ 1.0",
   "cpu": "DeCap, trained on a CPU",
+  "thin-decap": "DeCap, thin ground",
+  "thin-smoothness-rewards": "Smoothness rewards, thin ground",
+  "thin-cat": "CaT, thin ground",
   "blind": "DeCap without the clock",
   "unguarded": "DeCap without the guard",
   "decap-exact-continued": "Eq. 4 whole, the paper's limits",
@@ -106,6 +109,14 @@ SECTIONS = (
   Section("methods", "Methods on flat ground", "g1-flat", paper=True),
   Section(
     "coefficients", "Coefficients", "g1-flat", "", ("coefficient-*",), shown=BRIEF
+  ),
+  Section(
+    "weights",
+    "Weights of smoothness rewards",
+    "g1-flat",
+    "weights-smoothness-rewards-0.01",
+    ("weights-*",),
+    shown=(*BRIEF, SHOWN[2]),
   ),
   Section(
     "scratch", "Ablations from scratch", "g1-flat", "decap", SCRATCH, shown=BRIEF
@@ -213,7 +224,7 @@ def _belongs(row: str, section: Section) -> bool:
 def title_of(row: str) -> str:
   """What the tables call a row."""
   prefix, _, rest = row.partition("-")
-  if prefix == "coefficient":
+  if prefix in ("coefficient", "weights"):
     method, _, value = rest.rpartition("-")
     return f"{METHOD_TITLES.get(method, method)}, {value}"
   return TITLES.get(row, row)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from decap import tasks
-from decap.evaluation.probe import BANDS, Probe, _report
+from decap.evaluation.probe import KINDS, Probe, _report
 from decap.evaluation.protocol import COMMANDS
 
 
@@ -25,7 +25,7 @@ def motion(followed=0.8, yaw=0.6, correlation=-0.5, flight=0.0):
 
 
 def test_the_bands_hold_every_command_that_asks_for_motion_once():
-  told = [name for names in BANDS.values() for name in names]
+  told = [name for names in KINDS.values() for name in names]
   assert sorted([*told, "zero", "stop"]) == sorted(COMMANDS)
 
 

@@ -158,12 +158,11 @@ def _info(
 def _options(description: Mapping[str, Any], run: Mapping[str, Any]) -> dict[str, str]:
   """What sets a run apart from its method's defaults, for the label of its row."""
   options = {}
-  if str(description["method"]).startswith("decap"):
-    for key, symbol in SYMBOLS.items():
-      default = getattr(TerminationCfg(), key)
-      value = description["constraints"].get(key, default)
-      if value != default:
-        options[symbol] = f"{value:g}"
+  for key, symbol in SYMBOLS.items():
+    default = getattr(TerminationCfg(), key)
+    value = description["constraints"].get(key, default)
+    if value != default:
+      options[symbol] = f"{value:g}"
   tokens = iter(run.get("overrides", ()))
   for token in tokens:
     name, _, value = token.removeprefix("--").partition("=")

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 SEED = 0
 """The same robots every time: scores differ by the policy alone."""
 
-BANDS = {
+KINDS = {
   "slow": ("forward 0.3", "backward 0.3"),
   "medium": ("forward 0.5", "forward 0.7", "backward 0.5"),
   "fast": ("forward 1.0",),
@@ -124,12 +124,12 @@ def _report(
   bands = {
     band: sum(float(share[name].nan_to_num(0.0).clamp(0.0, 1.0)) for name in told)
     / len(told)
-    for band, told in BANDS.items()
+    for band, told in KINDS.items()
   }
   moving = [k for k, name in enumerate(names) if name not in ("zero", "stop")]
   falls = motion["falls_per_minute"].nan_to_num(0.0)  # Where no stop was seen whole.
   fallen = fallen_stops(float(falls[names.index("stop")]))
-  followed = sum(bands[band] * len(told) for band, told in BANDS.items()) / len(moving)
+  followed = sum(bands[band] * len(told) for band, told in KINDS.items()) / len(moving)
   gait = float(motion["correlation"][moving].nanmean())
   flight = float(motion["flight"][moving].nan_to_num(1.0).mean())
   mean_violation = sum(violations.values()) / max(len(violations), 1)
