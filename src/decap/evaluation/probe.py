@@ -39,7 +39,7 @@ KINDS = {
   "turning": ("turn left 0.2", "turn right 0.2"),
   "mixed": ("mixed forward", "mixed backward"),
 }
-"""Bands of commands that are reported together: all but zero."""
+"""Commands that are reported together: all but zero."""
 
 
 class Probe:
