@@ -148,7 +148,10 @@ class FrozenNormalization(EmpiricalNormalization):
 
 
 _ONEDNN = (
-  platform.machine() in ("x86_64", "AMD64") and torch.backends.mkldnn.is_available()
+  platform.machine() in ("x86_64", "AMD64")
+  and torch.backends.mkldnn.is_available()
+  # What torch's compiler calls; it may be gone one day.
+  and hasattr(torch.ops.mkldnn, "_linear_pointwise")
 )
 
 
