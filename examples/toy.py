@@ -59,8 +59,8 @@ class Method:
   algorithm: PpoCfg
   limits: dict[str, dict[str, float]] = field(default_factory=lambda: DECOUPLED)
   rule: Literal["decap", "cat"] = "decap"
-  p_max_end: float | None = None
-  """CaT raises p_max from 0.05 to this value."""
+  p_max: float | None = None
+  """One for all joints, in place of those of their groups."""
   action_rate_weight: float = 0.0
   """Reward shaping: weight of the squared change of the action."""
 
@@ -69,7 +69,11 @@ METHODS = {
   "PPO": Method(PpoCfg()),
   "Reward shaping": Method(PpoCfg(), action_rate_weight=0.5),
   "CaT": Method(
-    PpoCfg(survival=True, reward_rule="scale-clip"), WHOLE_BODY, "cat", p_max_end=0.25
+    # p_max rises from 0.05, for half of the run.
+    PpoCfg(survival=True, reward_rule="scale-clip", p_max_ramp=(0.2, 0.5)),
+    WHOLE_BODY,
+    "cat",
+    p_max=0.25,
   ),
   "N-IPO": Method(NIpoCfg(), WHOLE_BODY),
   "PPO-Lagrangian": Method(LagrangianCfg()),
@@ -98,21 +102,18 @@ class Constraints:
   """δ̄ and costs of the arm's quantities under one method's limits."""
 
   def __init__(self, method: Method) -> None:
-    self.method = method
     rule = core.TerminationCfg(rule=method.rule)
-    self.composition = core.Composition(method.limits, GROUPS, JOINTS, rule)
+    groups = {
+      name: replace(group, p_max=method.p_max or group.p_max)
+      for name, group in GROUPS.items()
+    }
+    self.composition = core.Composition(method.limits, groups, JOINTS, rule)
 
   def compute(self, quantities: dict[str, Tensor]) -> dict[str, Tensor]:
     q = self.composition.join(quantities)  # [B, 4]
     delta, _ = self.composition.decided(self.composition.probabilities(q))
     costs = self.composition.costs(q)
     return {"delta": delta, "costs": costs, "quantities": quantities}
-
-  def progress(self, share: float) -> None:
-    """CaT's schedule: the expected lifetime 1/p falls linearly, for half of the run."""
-    if self.method.p_max_end is not None:
-      lifetime = 20.0 + min(1.0, 2.0 * share) * (1.0 / self.method.p_max_end - 20.0)
-      self.composition.p_max.fill_(1.0 / lifetime)
 
 
 class Arm:
@@ -229,10 +230,10 @@ def train(name: str, iterations: int, num_envs: int = 512, seed: int = 1) -> Res
     num_envs,
     "cpu",
     feasibility=Feasibility(aid, composition) if aid else None,
+    composition=composition,
   )
   curve = []
   for iteration in range(iterations):
-    env.constraints.progress(iteration / iterations)
     rewards = []
     for _ in range(cfg.num_steps_per_env):
       obs, reward, dones, extras = env.step(alg.act(obs))

@@ -39,14 +39,6 @@ def test_costs_are_the_joints_above_their_own_limits():
   assert out["costs"].tolist() == [[0.0, 1.0, 1.0, 0.0]]
 
 
-def test_cat_lifetime_falls_linearly():
-  constraints = toy.Constraints(toy.METHODS["CaT"])
-  for share, lifetime in ((0.0, 20.0), (0.25, 12.0), (0.5, 4.0), (1.0, 4.0)):
-    constraints.progress(share)
-    p_max = constraints.composition.p_max
-    assert p_max.tolist() == pytest.approx([1.0 / lifetime] * 4)
-
-
 @pytest.mark.parametrize("name", toy.METHODS)
 def test_every_method_trains(name):
   result = toy.train(name, iterations=2, num_envs=32)

@@ -70,7 +70,7 @@ def test_cats_schedule_takes_effect_between_replays():
     for _ in range(3):
       runner.iterate(Stopwatch())
     for progress in (0.0, 1.0):
-      runner.set_p_max(progress)
+      runner.alg.set_p_max(progress)
       runner.alg.storage.clear()
       runner.graphs.step()
       largest.append(float(runner.alg.storage.delta[0].max()))

@@ -110,6 +110,20 @@ def test_joints_that_no_action_moves_may_have_groups_of_their_own():
   }
 
 
+def test_p_max_rises_with_the_algorithm_whoever_runs_its_loop():
+  env = Points()
+  p_max = env.constraint_manager.composition.p_max
+  cfg = AgentCfg(algorithm=PpoCfg(survival=True, p_max_ramp=(0.2, 0.5)))
+  alg = algorithm_for(env, cfg, {"actor": env.position}, ())
+  found = [p_max.tolist()]
+  for share in (0.25, 0.5, 1.0):
+    alg.between_iterations(share)
+    found.append(p_max.tolist())
+  # Of 0.5: a fifth, then half way of 1 / p from 10 to 2, then all.
+  expected = [[0.1] * 2, [1 / 6] * 2, [0.5] * 2, [0.5] * 2]
+  torch.testing.assert_close(torch.tensor(found), torch.tensor(expected))
+
+
 def test_the_points_have_no_more_than_the_protocol():
   """Else the test above would not show what the loop needs."""
   wanted = {n for n in Environment.__dict__ if not n.startswith("_")}

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from torch import Tensor
 
-from decap.constraints.composition import ConstraintRow
+from decap.constraints.composition import Composition, ConstraintRow
 from decap.constraints.groups import BodyGroupCfg
 from decap.rl.config import AgentCfg, CostPpoCfg, PpoCfg
 from decap.rl.environment import Environment
@@ -41,6 +41,7 @@ def algorithm_for(
     mirrors=env.mirrors() if cfg.algorithm.mirror_loss_coef else None,
     progress_names=env.progress_names,
     feasibility=None if aid is None else Feasibility(aid, constraints.composition),
+    composition=constraints.composition,
   )
 
 
@@ -56,6 +57,7 @@ def build_algorithm(
   mirrors: Mapping[str, Tensor] | None = None,
   progress_names: Sequence[str] = (),
   feasibility: Feasibility | None = None,
+  composition: Composition | None = None,
 ) -> PPO:
   """Build networks, storage and algorithm for an environment.
 
@@ -63,6 +65,7 @@ def build_algorithm(
   `action_groups` names sets of action indices whose KL and noise are logged apart.
   `mirrors` of "actor" observations and "actions" are for symmetric policies.
   `progress_names` name what the environment reports of the task's achievements.
+  `composition` is the environment's, whose p_max a schedule may raise.
   """
   if len(action_names) != num_actions:
     raise ValueError(f"{num_actions} actions, but {len(action_names)} action names.")
@@ -95,6 +98,7 @@ def build_algorithm(
     action_groups=action_groups,
     progress_names=progress_names,
     feasibility=feasibility,
+    composition=composition,
     mirrors=mirrors if cfg.mirror_loss_coef else None,
   )
 

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from decap import collective
+from decap.constraints.composition import Composition
 from decap.rl import gaussian, losses, optimizer, schedules
 from decap.rl.config import PpoCfg
 from decap.rl.feasibility import Feasibility
@@ -46,6 +47,7 @@ class PPO(rsl_rl.algorithms.PPO):
     progress_names: Sequence[str] = (),
     feasibility: Feasibility | None = None,
     mirrors: Mapping[str, Tensor] | None = None,
+    composition: Composition | None = None,
   ) -> None:
     super().__init__(
       models.actor,
@@ -79,6 +81,9 @@ class PPO(rsl_rl.algorithms.PPO):
     fade = 1.0 if feasibility is None else feasibility.cfg.fade
     self.progress = Progress(progress_names, device, fade)
     self.feasibility = feasibility
+    # The environment's, and what it is when all of it is in force.
+    self._p_max = composition and (composition.p_max, composition.p_max.clone())
+    self.set_p_max(0.0)
     self.mirrors = {name: m.to(device) for name, m in (mirrors or {}).items()}
     # The δ̄ that is applied, and steps: sums over an iteration.
     self.applied = torch.zeros(2, device=device)
@@ -235,9 +240,16 @@ class PPO(rsl_rl.algorithms.PPO):
     if self.feasibility is not None:
       self.feasibility.between_iterations(self.progress)
     self._weigh()
+    self.set_p_max(share)
     if self.cfg.schedule == "fixed":
       rate = schedules.fixed_rate(self.cfg.learning_rate, self.cfg.rate_final, share)
       self.learning_rate.fill_(rate)
+
+  def set_p_max(self, share: float) -> None:
+    """What is in force of p_max when this share of the run is done."""
+    if self._p_max and self.cfg.p_max_ramp:
+      p_max, whole = self._p_max
+      p_max.copy_(schedules.ramped(whole, self.cfg.p_max_ramp, share))
 
   # Hooks.
 
@@ -299,9 +311,7 @@ class PPO(rsl_rl.algorithms.PPO):
     """Means over the update's mini-batches, and the state that they led to."""
     num_updates = self.num_learning_epochs * self.num_mini_batches
     means, kl, std = self._loss_sums / num_updates, self._kl_sum / num_updates, self.std
-    out = {
-      f"Loss/{name}": mean for name, mean in zip(self._loss_names, means, strict=True)
-    }
+    out = {f"Loss/{n}": x for n, x in zip(self._loss_names, means, strict=True)}
     out |= self.progress.metrics()
     if self.cfg.survival:
       total, steps = self.applied

@@ -31,7 +31,6 @@ from decap.rl.display import (
 )
 from decap.rl.environment import Environment
 from decap.rl.interrupts import on_interrupt
-from decap.rl.schedules import ramped
 from decap.rl.status import StatusFile
 from decap.rl.warnings import Warnings
 from decap.rl.watching import Evaluate, Watcher
@@ -80,7 +79,6 @@ class Runner:
     self._stop = False
     self.watcher = Watcher(make_probe, cfg.eval_interval)
     self._composition = env.constraint_manager.composition
-    self._p_max = self._composition.p_max.clone()
     self.warnings = Warnings(self._composition)
     self._quantities: dict[str, torch.Tensor] = {}
     self._losses: dict[str, torch.Tensor] = {}
@@ -121,6 +119,7 @@ class Runner:
       self.spread_episodes()
       self.fit_normalisers()
     total, first = self.cfg.iterations, self.iteration
+    self.alg.set_p_max(first / total)  # A run that goes on may have become longer.
     watch, self._saved_at = Stopwatch(self.device), time.monotonic()
     stream = self.graphs.stream() if self.graphs else contextlib.nullcontext()
     with (
@@ -176,14 +175,8 @@ class Runner:
     self._ended.add_(torch.stack(((self._age * dones).sum(), dones.float().sum())))
     self._age.masked_fill_(dones, 0.0)
 
-  def set_p_max(self, share: float) -> None:
-    """What is in force when this share of the run is done."""
-    if ramp := self.cfg.algorithm.p_max_ramp:
-      self._composition.p_max.copy_(ramped(self._p_max, ramp, share))
-
   def iterate(self, watch: Stopwatch) -> dict[str, float]:
     """One iteration: rollout, update, log."""
-    self.set_p_max(self.iteration / self.cfg.iterations)
     watch.lap()
     if self.graphs is None:
       with torch.no_grad():
