@@ -81,8 +81,8 @@ class PPO(rsl_rl.algorithms.PPO):
     fade = 1.0 if feasibility is None else feasibility.cfg.fade
     self.progress = Progress(progress_names, device, fade)
     self.feasibility = feasibility
-    # The environment's, and what it is when all of it is in force.
-    self._p_max = composition and (composition.p_max, composition.p_max.clone())
+    self._p_max = composition.p_max if composition else torch.zeros(0)
+    self._whole_p_max = self._p_max.clone()
     self.set_p_max(0.0)
     self.mirrors = {name: m.to(device) for name, m in (mirrors or {}).items()}
     # The δ̄ that is applied, and steps: sums over an iteration.
@@ -247,9 +247,8 @@ class PPO(rsl_rl.algorithms.PPO):
 
   def set_p_max(self, share: float) -> None:
     """What is in force of p_max when this share of the run is done."""
-    if self._p_max and self.cfg.p_max_ramp:
-      p_max, whole = self._p_max
-      p_max.copy_(schedules.ramped(whole, self.cfg.p_max_ramp, share))
+    if ramp := self.cfg.p_max_ramp:
+      self._p_max.copy_(schedules.ramped(self._whole_p_max, ramp, share))
 
   # Hooks.
 
