@@ -12,7 +12,6 @@ from rich.console import Console
 from decap.errors import UserError
 from decap.evaluation import table_formats as formats
 from decap.evaluation.columns import Column, share
-from decap.evaluation.metrics import metrics_of_trajectory
 from decap.evaluation.results import Result, find_result, load_result
 from decap.evaluation.tables import (
   STANDING,
@@ -21,7 +20,7 @@ from decap.evaluation.tables import (
   make_tables,
 )
 from decap.evaluation.verdict import worst_violation
-from tests.evaluation.synthetic import LAYOUT, make_trajectory
+from tests.evaluation.synthetic import LAYOUT, make_trajectory, metrics_of_trajectory
 
 
 @pytest.fixture(scope="module")
