@@ -165,7 +165,6 @@ WORDS = (
   ("sim2sim sweep good --speed 2", "'decap sim2sim sweep' takes no --speed"),
   ("sim2sim fidelity good --noise 0", "'decap sim2sim fidelity' takes no --noise"),
   ("sim2sim table good --trace t.npz", "'decap sim2sim table' takes no --trace"),
-  ("sim2sim terrains --terrain gravel", "'decap sim2sim terrains' takes no --terrain"),
   ("sim2sim good --repeats 5", "'decap sim2sim BUNDLE' takes no --repeats"),
   ("sim2sim good good --video v.gif --trace t.npz", "--trace is of one bundle"),
   ("sim2sim good --view --video v.gif", "--view and --video exclude each other"),

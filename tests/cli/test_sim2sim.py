@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from decap.cli import main, sim2sim
-from decap.cli.sim2sim import terrain_list
 from decap.deploy import looks
 from decap.deploy.bundle import load_bundle
 from decap.errors import UserError
@@ -181,8 +180,3 @@ def test_a_sweep_takes_what_is_there_of_the_same_policy(capsys, tmp_path, monkey
     assert main([*words, *more]) == 0
     assert bool(swept) is again
     assert ("'old'" in (tmp_path / "margins.md").read_text()) is not again
-
-
-def test_every_terrain_and_ground_is_listed_with_its_parameters():
-  text = terrain_list()
-  assert "inverse-slope" in text and "solref 0.1 1" in text and "stones 2 cm" in text

@@ -1,7 +1,7 @@
 """``decap sim2sim``: the simulated robot under the controller that drives the real one.
 
 ``decap sim2sim BUNDLE`` walks once; ``table``, ``sweep`` and ``fidelity`` before the
-bundles measure them; ``terrains`` lists the grounds.
+bundles measure them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ USES = {
   "table": ("world", "measurement"),
   "sweep": ("measurement",),
   "fidelity": ("measurement",),
-  "terrains": (),
 }
 """What to do, "" for a walk → the options that it takes; others would do nothing."""
 
@@ -72,7 +71,7 @@ class Sim2simArgs(Args):
   """Bundles, what to do with them, and what robot and world are like."""
 
   what: Positional[Annotated[tuple[str, ...], shown("BUNDLE [BUNDLE ...]")]]
-  """Policy bundle to walk; or one of table, sweep, fidelity, terrains, then bundles."""
+  """Policy bundle to walk; or one of table, sweep, fidelity, then bundles."""
   world: OmitArgPrefixes[SimCfg] = SimCfg()
   """Robot and world."""
   walk: OmitArgPrefixes[WalkArgs] = field(default_factory=WalkArgs)
@@ -82,7 +81,7 @@ class Sim2simArgs(Args):
 
   def check(self) -> None:
     action, sources = self.split()
-    if not sources and action != "terrains":
+    if not sources:
       raise UserError(f"'decap sim2sim {action}' needs at least one bundle.")
     if not action and len(sources) > 1 and not self.walk.video:
       raise UserError("Several bundles make a video side by side: give --video too.")
@@ -119,9 +118,6 @@ class Sim2simArgs(Args):
   def run(self) -> None:
     """Load all bundles, then walk."""
     action, sources = self.split()
-    if action == "terrains":
-      print(terrain_list())
-      return
     from decap.deploy.session import load_policies
 
     bundles = [bundle for source in sources for bundle in load_policies([source])[0]]
@@ -137,23 +133,6 @@ class Sim2simArgs(Args):
       Viewer(bundles[0], cfg, self.walk.port).run()
     else:
       _walk(bundles, cfg, self.walk)
-
-
-def terrain_list() -> str:
-  """Terrains and the parameters of their grounds, as text."""
-  from decap.deploy.grounds import GROUNDS, TERRAINS
-
-  lines = ["terrains:"]
-  lines += [f"  {name:<14} {course.text}" for name, course in TERRAINS.items()]
-  lines.append("grounds:")
-  for name, ground in GROUNDS.items():
-    (constant, damping), impedance = ground.softness
-    lines.append(
-      f"  {name:<14} friction {ground.friction:g}, solref {constant:g} {damping:g}, "
-      f"solimp {' '.join(f'{v:g}' for v in impedance)}, slope {ground.slope_deg:g}°, "
-      f"stones {100 * ground.stone_m:g} cm: {ground.text}"
-    )
-  return "\n".join(lines)
 
 
 def _walk(bundles: list[Any], cfg: Any, options: WalkArgs) -> None:
