@@ -83,7 +83,6 @@ NUMBERS = {
   ("demo", "--num-envs"): COUNT,
   ("demo", "--seconds"): POSITIVE,
   ("sweep", "good.yaml", "--jobs"): (*COUNT, "100000"),
-  ("sweep", "good.yaml", "--time-limit"): ("soon", "0s", "-1m"),
   ("sweep", "good.yaml", "--device"): ("gpu", "cuda:99"),
 }
 """What an option is given → that must be refused."""
