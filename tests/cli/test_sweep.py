@@ -30,13 +30,6 @@ def sweep_file(tmp_path, monkeypatch):
   return "tiny.yaml"
 
 
-def test_wrong_files_and_options_end_at_once(sweep_file, capsys):
-  assert main(["sweep", "missing.yaml"]) == 2
-  assert "Cannot read the sweep file missing.yaml" in capsys.readouterr().err
-  assert main(["sweep", sweep_file, "--jobs", "0"]) == 2
-  assert "--jobs must be at least 1" in capsys.readouterr().err
-
-
 @pytest.mark.slow
 def test_dry_run_finds_a_wrong_option(sweep_file, capsys, tmp_path):
   assert main(["sweep", sweep_file, "--dry-run"]) == 2
