@@ -235,8 +235,11 @@ def test_results_of_a_runs_own_bundle_are_beside_those_of_others(tmp_path):
   for bundle in (tmp_path / "mine", tmp_path / "run" / "policy"):
     bundle.mkdir()
     (bundle / "policy.json").touch()
+  (tmp_path / "run" / "checkpoints").mkdir()
+  (tmp_path / "run" / "checkpoints" / "model_3.pt").touch()
   for source, where in (
     ("run", tmp_path / "run"),
+    ("run/checkpoints/model_3.pt", Path("evaluation/run-model_3")),
     ("mine", Path("evaluation/mine")),
     ("run/policy", Path("evaluation/run-policy")),
   ):

@@ -73,6 +73,13 @@ def test_runs_of_one_seed_are_no_seeds(template):
   assert sorted(labels) == ["LCP", "a"]
 
 
+def test_policies_of_one_seed_that_are_called_alike_need_labels(template):
+  twins = [result(template, "decap", rate, name="model") for rate in (1.0, 2.0)]
+  with pytest.raises(UserError, match="'DeCap, model' has a result of seed 1 besides"):
+    group_results(twins, [None, None])
+  assert len(group_results(twins, ["a", "b"])) == 2
+
+
 def test_seeds_are_averaged_and_methods_ordered_as_in_the_paper(template):
   smoothness = tables_of(
     result(template, "decap", 0.6, seed=1),
@@ -316,7 +323,7 @@ def test_other_protocols_are_refused_with_the_difference(template):
 def test_another_seed_of_the_rollouts_is_the_same_protocol(template):
   other = copy.deepcopy(template)
   other.protocol = {**template.protocol, "seed": 7}
-  assert tables_of(template, other)
+  assert tables_of(template, other, labels=["a", "b"])
 
 
 def test_other_limits_are_refused_with_the_difference(template):

@@ -23,14 +23,6 @@ from decap.options import machine
 from decap.options.args import Args, above, at_least, at_most
 from decap.options.types import Flag, Number, OutputFile, Port, VideoFile, shown
 
-USES = {
-  "": ("world", "walk"),
-  "table": ("world", "measurement"),
-  "sweep": ("measurement",),
-  "fidelity": ("measurement",),
-}
-"""What to do, "" for a walk → the options that it takes; others would do nothing."""
-
 
 @dataclass(kw_only=True)
 class WalkArgs:
@@ -66,6 +58,22 @@ class MeasureArgs:
   """Take results of the same policy from --out."""
 
 
+def _names(options: Any) -> tuple[str, ...]:
+  return tuple(option.name for option in fields(options))
+
+
+USES = {
+  "": _names(SimCfg) + _names(WalkArgs),
+  "table": _names(SimCfg) + _names(MeasureArgs),
+  "sweep": _names(MeasureArgs),
+  "fidelity": ("out",),
+}
+"""What to do, "" for a walk → the options that it takes; others would do nothing."""
+
+NEEDS = {"ego": "video", "port": "view"}
+"""Options of a walk that do nothing without another."""
+
+
 @dataclass(kw_only=True)
 class Sim2simArgs(Args):
   """Bundles, what to do with them, and what robot and world are like."""
@@ -97,17 +105,21 @@ class Sim2simArgs(Args):
 
   def check_effects(self, action: str) -> None:
     """Refuse options that would do nothing."""
-    for part in ("world", "walk", "measurement"):
-      options = getattr(self, part)
-      for option in () if part in USES[action] else fields(options):
-        if getattr(options, option.name) != option.default:
-          raise UserError(
-            f"'decap sim2sim {action or 'BUNDLE'}' takes no "
-            f"--{option.name.replace('_', '-')}."
-          )
-    for name in ("video", "trace"):
-      if self.walk.view and getattr(self.walk, name):
+    given = {
+      option.name
+      for part in (self.world, self.walk, self.measurement)
+      for option in fields(part)
+      if getattr(part, option.name) != option.default
+    }
+    for name in sorted(given.difference(USES[action])):
+      option = f"--{name.replace('_', '-')}"
+      raise UserError(f"'decap sim2sim {action or 'BUNDLE'}' takes no {option}.")
+    for name in ("video", "trace", "speed", "seconds"):
+      if given >= {"view", name}:
         raise UserError(f"--view and --{name} exclude each other.")
+    for name, other in NEEDS.items():
+      if name in given and other not in given:
+        raise UserError(f"--{name} does nothing without --{other}.")
 
   def split(self) -> tuple[str, tuple[str, ...]]:
     """What to do, "" for a walk, and the bundles."""
