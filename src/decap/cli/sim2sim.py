@@ -46,7 +46,7 @@ class WalkArgs:
 
 @dataclass(kw_only=True)
 class MeasureArgs:
-  """Of table, sweep and fidelity."""
+  """Of table and sweep; fidelity takes --out alone."""
 
   repeats: Annotated[int, at_least(1)] = 3
   """Walks per case."""
@@ -85,7 +85,7 @@ class Sim2simArgs(Args):
   walk: OmitArgPrefixes[WalkArgs] = field(default_factory=WalkArgs)
   """One walk."""
   measurement: OmitArgPrefixes[MeasureArgs] = field(default_factory=MeasureArgs)
-  """Table, sweep and fidelity."""
+  """Table and sweep; fidelity takes --out alone."""
 
   def check(self) -> None:
     action, sources = self.split()
