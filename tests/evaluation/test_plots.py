@@ -148,5 +148,10 @@ def test_an_unknown_quantity_is_refused(results, trajectories):
 
 
 def test_a_trajectory_without_quantities_is_told_to_be_an_older_one():
-  with pytest.raises(UserError, match="an older one, without 'joint_vel'"):
-    plots.traces({"a": make_trajectory(steps=20)}, "joint_vel")
+  trajectory = make_trajectory(steps=20)
+  with pytest.raises(
+    UserError, match="of made up is an older one, without 'joint_vel'"
+  ):
+    plots.traces({"a": trajectory}, "joint_vel")
+  with pytest.raises(UserError, match="Unknown quantity 'energy'"):
+    trajectory.quantity("energy")

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from decap.errors import UserError
+from decap.errors import UserError, check_known
 from decap.evaluation.layout import Layout
 from decap.files import replacing
 
@@ -97,9 +97,11 @@ class Trajectory:
 
   def quantity(self, name: str) -> np.ndarray:
     """A constrained quantity, as the environment reported it. # [T, B, J] or [T, B]"""
+    check_known("quantity", name, self.layout.limits)
     if QUANTITY + name not in self.arrays:
       raise UserError(
-        f"This trajectory is an older one, without '{name}': evaluate again."
+        f"The trajectory of {self.policy.get('name')} is an older one, without "
+        f"'{name}': evaluate again."
       )
     return self.arrays[QUANTITY + name]
 
