@@ -123,7 +123,7 @@ _SWEEP_EDITS: dict[str, tuple[dict[str, Any], str]] = {
     {"overrides": {"agent.num-steps-per-env": "many"}},
     "num-steps-per-env",
   ),
-  "s-time.yaml": ({"time-limit": "soon"}, "is no duration"),
+  "s-time.yaml": ({"cluster": {"time": "soon"}}, "is no duration"),
   "s-override.yaml": ({"overrides": {"kappa": 3}}, "must begin with"),
   "s-overrides.yaml": ({"overrides": [1]}, "must map options"),
   "s-field.yaml": ({"overrides": {"agent.colour": "red"}}, "colour"),

@@ -11,12 +11,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from decap.evaluation.metrics import metrics_of_trajectory
 from decap.evaluation.results import Result
 from decap.rl.config import AgentCfg
 from decap.rl.curves import Curves
 from decap.runs import write_spec
-from tests.evaluation.synthetic import make_trajectory
+from tests.evaluation.synthetic import make_trajectory, metrics_of_trajectory
 
 ROOT = Path(__file__).parents[1]
 sys.path.append(

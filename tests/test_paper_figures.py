@@ -7,10 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from decap.evaluation.metrics import metrics_of_trajectory
 from decap.evaluation.results import Result
 from decap.evaluation.tables import MethodResults
-from tests.evaluation.synthetic import make_trajectory
+from tests.evaluation.synthetic import make_trajectory, metrics_of_trajectory
 
 # No package; last, since it has a site.py.
 sys.path.append(str(Path(__file__).parents[1] / "docs" / "tools"))

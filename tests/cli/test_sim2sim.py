@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from decap.cli import main, sim2sim
-from decap.cli.sim2sim import terrain_list
 from decap.deploy import looks
 from decap.deploy.bundle import load_bundle
 from decap.errors import UserError
@@ -88,28 +87,6 @@ def test_terrains_are_checked_before_mujoco_is_loaded():
   assert done.stdout == "False\n", done.stderr
 
 
-@pytest.mark.parametrize(
-  ("words", "part"),
-  [
-    (["nowhere"], "nowhere is not a policy bundle"),
-    (["table"], "needs at least one bundle"),
-    ([str(POLICY), "--terrain", "lava"], "Unknown terrain 'lava'"),
-    (
-      [str(POLICY), "--delay-s", "0.03"],
-      "delay_s must be between 0 and 0.02, not 0.03",
-    ),
-    ([str(POLICY), "--delay-s", "nan"], "delay_s must be between 0 and 0.02, not nan"),
-    ([str(POLICY), "--seed", "-1"], "seed must be at least 0 and below 2^32, not -1"),
-    ([str(POLICY), "--seconds", "0"], "--seconds"),
-    ([str(POLICY), "--video", "walk.avi"], "must end in .mp4 or .gif"),
-    ([str(POLICY), str(POLICY)], "side by side"),
-    (["table", str(POLICY), "--repeats", "0"], "--repeats"),
-  ],
-)
-def test_bad_input_is_one_sentence(capsys, words, part):
-  assert part in fails(capsys, *words)
-
-
 def test_a_bundle_with_a_renamed_joint_is_refused(capsys, tmp_path):
   folder = tmp_path / "renamed"
   shutil.copytree(POLICY, folder)
@@ -181,8 +158,3 @@ def test_a_sweep_takes_what_is_there_of_the_same_policy(capsys, tmp_path, monkey
     assert main([*words, *more]) == 0
     assert bool(swept) is again
     assert ("'old'" in (tmp_path / "margins.md").read_text()) is not again
-
-
-def test_every_terrain_and_ground_is_listed_with_its_parameters():
-  text = terrain_list()
-  assert "inverse-slope" in text and "solref 0.1 1" in text and "stones 2 cm" in text

@@ -2,10 +2,12 @@
 
 import json
 import re
+import signal
 
 import pytest
 
 from decap.cli import main
+from decap.sweep.scheduler import LocalScheduler
 
 SWEEP = """
 task: g1-flat
@@ -28,15 +30,6 @@ def sweep_file(tmp_path, monkeypatch):
   return "tiny.yaml"
 
 
-def test_wrong_files_and_options_end_at_once(sweep_file, capsys):
-  assert main(["sweep", "missing.yaml"]) == 2
-  assert "Cannot read the sweep file missing.yaml" in capsys.readouterr().err
-  assert main(["sweep", sweep_file, "--jobs", "0"]) == 2
-  assert "--jobs must be at least 1" in capsys.readouterr().err
-  assert main(["sweep", sweep_file, "--time-limit", "soon"]) == 2
-  assert "'soon' is no duration" in capsys.readouterr().err
-
-
 @pytest.mark.slow
 def test_dry_run_finds_a_wrong_option(sweep_file, capsys, tmp_path):
   assert main(["sweep", sweep_file, "--dry-run"]) == 2
@@ -51,10 +44,20 @@ def test_dry_run_finds_a_wrong_option(sweep_file, capsys, tmp_path):
 
 
 @pytest.mark.slow
-def test_runs_are_trained_evaluated_and_compared(sweep_file, capfd, tmp_path):
-  # Every run is cut off before it has finished anything.
-  assert main(["sweep", sweep_file, "--time-limit", "1s"]) == 3
-  assert "because the time limit was reached" in capfd.readouterr().out
+def test_runs_are_trained_evaluated_and_compared(
+  sweep_file, capfd, tmp_path, monkeypatch
+):
+  start = LocalScheduler._start
+
+  def start_and_interrupt(scheduler, job):
+    start(scheduler, job)
+    signal.raise_signal(signal.SIGINT)
+
+  # The first run is cut off before it has finished anything.
+  with monkeypatch.context() as patch:
+    patch.setattr(LocalScheduler, "_start", start_and_interrupt)
+    assert main(["sweep", sweep_file]) == 3
+  assert "because it was interrupted: 2 waiting, 1 stopped" in capfd.readouterr().out
 
   assert main(["sweep", sweep_file, "--jobs", "2"]) == 1
   printed = capfd.readouterr().out

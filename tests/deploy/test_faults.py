@@ -117,7 +117,7 @@ def test_unknown_classes_are_refused(capsys):
 
 def test_a_walk_of_the_soak_ends_before_its_course_does(monkeypatch):
   """Behind the edge a robot falls, and its ankles spin: no stop would be false."""
-  short = grounds.Course((("flat", grounds.PAD_M), ("flat", 0.2)), "a metre and a bit")
+  short = grounds.Course((("flat", grounds.PAD_M), ("flat", 0.2)))
   monkeypatch.setitem(grounds.TERRAINS, "short", short)
   leg = campaign.walk_leg(released(), "short", seed=0)
   assert leg.end == "walked" and 1.0 < leg.seconds < 15.0

@@ -1,9 +1,13 @@
 """A made-up robot and rollouts of it, for tests that need no simulator."""
 
+from dataclasses import replace
+
 import numpy as np
+import torch
 
 from decap.evaluation.layout import Layout
-from decap.evaluation.trajectory import Trajectory
+from decap.evaluation.metrics import Metrics, measure
+from decap.evaluation.trajectory import QUANTITY, SAMPLE_FIELDS, Sample, Trajectory
 
 LAYOUT = Layout(
   joint_names=("hip", "knee", "elbow"),
@@ -79,3 +83,39 @@ def make_trajectory(
   rollout = tuple(i // envs for i in range(batch))
   skeleton = {"names": ["base", "hip", "knee", "elbow"], "parents": [-1, 0, 1, 0]}
   return Trajectory(layout, arrays, protocol, rollout, skeleton, {"name": "made up"})
+
+
+def samples(trajectory):
+  """The steps of a trajectory, one by one."""
+  for t in range(trajectory.num_steps):
+    step = {n: torch.from_numpy(array[t]) for n, array in trajectory.arrays.items()}
+    names = [name for name in step if name.startswith(QUANTITY)]
+    quantities = {name.removeprefix(QUANTITY): step[name] for name in names}
+    yield Sample(**{name: step[name] for name in SAMPLE_FIELDS}, quantities=quantities)
+
+
+def measured(trajectory):
+  """With what an environment reports of every constrained quantity."""
+  layout = trajectory.layout
+  scale = torch.tensor(layout.action_scale)
+  reported = {QUANTITY + name: [] for name in layout.limits}
+  before = None
+  for step, age in zip(samples(trajectory), trajectory.age, strict=True):
+    first = torch.from_numpy(age == 0).unsqueeze(1)
+    action = torch.where(first, step.action, before.action) if before else step.action
+    values = measure(step, action, step.joint_vel, scale, layout)
+    for name, steps in reported.items():
+      steps.append(values[name.removeprefix(QUANTITY)].numpy())
+    before = step
+  arrays = {name: np.stack(steps) for name, steps in reported.items()}
+  return replace(trajectory, arrays={**trajectory.arrays, **arrays})
+
+
+def metrics_of_trajectory(trajectory):
+  """What an evaluation of these environments tells."""
+  rollouts = len(set(trajectory.rollout))
+  envs = trajectory.num_envs // rollouts
+  metrics = Metrics(trajectory.layout, rollouts, envs, trajectory.protocol["warmup"])
+  for sample in samples(trajectory):
+    metrics.add(sample)
+  return metrics.result()

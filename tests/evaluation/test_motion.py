@@ -12,7 +12,7 @@ from decap.evaluation.motion import Motion
 from decap.evaluation.protocol import COMMANDS
 from decap.evaluation.trajectory import SAMPLE_FIELDS, Sample
 from tests.evaluation import reference
-from tests.evaluation.synthetic import LAYOUT, make_trajectory
+from tests.evaluation.synthetic import LAYOUT, make_trajectory, samples
 from tests.evaluation.test_metrics import flatten
 
 DT = 0.02
@@ -207,7 +207,7 @@ def test_commands_have_numbers_of_their_own():
   told = np.repeat(np.array(list(COMMANDS.values()), np.float32), robots, 0)
   a["command"][:, 4:] = told
   metrics = Metrics(LAYOUT, 2, 2, warmup, per_command=robots)
-  for step in trajectory.samples():
+  for step in samples(trajectory):
     metrics.add(step)
   result = metrics.result()
   assert list(result["commands"]) == list(COMMANDS)
@@ -244,7 +244,7 @@ def test_robots_with_commands_leave_the_others_alone():
   whole = make_trajectory(rollouts=1, envs=4 + len(COMMANDS), steps=300)
   alone = Metrics(LAYOUT, 2, 2, 10)
   joined = Metrics(LAYOUT, 2, 2, 10, per_command=1)
-  for step in whole.samples():
+  for step in samples(whole):
     first = {name: getattr(step, name)[:4] for name in SAMPLE_FIELDS}
     alone.add(Sample(**first))
     joined.add(step)

@@ -12,7 +12,6 @@ from decap.envs import mdp
 from decap.envs.build import make_env
 from decap.envs.constraint_manager import ConstraintTermCfg
 from decap.evaluation import columns, plots, profile
-from decap.evaluation.metrics import metrics_of_trajectory
 from decap.evaluation.protocol import Protocol
 from decap.evaluation.report import make_report
 from decap.evaluation.rollout import evaluate
@@ -21,6 +20,7 @@ from decap.evaluation.tables import group_results, make_tables
 from decap.evaluation.trajectory import load_trajectory
 from decap.rl.runner import Runner
 from decap.runs import RunSpec, build_configs, read_limits
+from tests.evaluation.synthetic import metrics_of_trajectory
 from tests.evaluation.test_rollout import noisy
 
 ROWS = ("joint_power/upper", "joint_power/lower", "tilt")

@@ -7,16 +7,15 @@ import pytest
 
 from decap.errors import UserError
 from decap.evaluation import plots
-from decap.evaluation.metrics import measure_trajectory, metrics_of_trajectory
 from decap.evaluation.results import Result
-from tests.evaluation.synthetic import make_trajectory
+from tests.evaluation.synthetic import make_trajectory, measured, metrics_of_trajectory
 
 
 @pytest.fixture(scope="module")
 def trajectories():
   return {
-    "a": make_trajectory(steps=400, seed=0),
-    "b": make_trajectory(steps=400, seed=1, size=0.3),
+    "a": measured(make_trajectory(steps=400, seed=0)),
+    "b": measured(make_trajectory(steps=400, seed=1, size=0.3)),
   }
 
 
@@ -38,7 +37,7 @@ def test_traces_show_the_largest_joint_and_the_limit(trajectories):
   assert lines(upper, "limit")[0].get_ydata()[0] == 1.5
   assert lines(lower, "limit")[0].get_ydata()[0] == 10.0
   assert lines(upper, "limit")[0].get_linestyle() == "--"
-  speed = measure_trajectory(trajectories["a"])["joint_vel"][:, 0]
+  speed = np.abs(trajectories["a"].joint_vel[:, 0])
   shown = lines(lower, "a")[0].get_ydata()
   # 2 s from the end of the warm-up of 10 steps; the lower body are joints 0 and 1.
   np.testing.assert_allclose(shown, speed[10:110, :2].max(1))
@@ -146,3 +145,13 @@ def test_an_unknown_quantity_is_refused(results, trajectories):
     plots.traces(trajectories, "speed")
   with pytest.raises(UserError, match="Unknown quantity 'speed'"):
     plots.joint_violations(results, "speed")
+
+
+def test_a_trajectory_without_quantities_is_told_to_be_an_older_one():
+  trajectory = make_trajectory(steps=20)
+  with pytest.raises(
+    UserError, match="of made up is an older one, without 'joint_vel'"
+  ):
+    plots.traces({"a": trajectory}, "joint_vel")
+  with pytest.raises(UserError, match="Unknown quantity 'energy'"):
+    trajectory.quantity("energy")

@@ -14,7 +14,7 @@ from decap.evaluation.profile import (
   write_limits,
 )
 from decap.runs import read_limits
-from tests.evaluation.synthetic import LAYOUT, make_trajectory
+from tests.evaluation.synthetic import LAYOUT, make_trajectory, measured
 
 
 def known_trajectory(size=1.0):
@@ -25,7 +25,7 @@ def known_trajectory(size=1.0):
   trajectory.arrays["joint_vel"] = speed.astype(np.float32)
   trajectory.arrays["fell"][:] = trajectory.arrays["timed_out"][:] = False
   trajectory.arrays["age"] = np.arange(102)[:, None]
-  return trajectory
+  return measured(trajectory)
 
 
 @pytest.fixture
@@ -95,7 +95,7 @@ def test_tables_show_rows_and_joints(walking, standing, width):
 
 def test_a_policy_that_does_not_move_gives_no_limits(standing):
   trajectory = known_trajectory()
-  trajectory.arrays["action"][:] = 0.0
+  trajectory.arrays["quantity/action_rate"][:] = 0.0
   profile = profile_trajectory(trajectory)
   with pytest.raises(UserError, match="action_rate/upper is 0"):
     propose_limits(profile, profile, {"upper": 0.5})

@@ -8,7 +8,6 @@ import re
 import numpy as np
 import pytest
 
-from decap.evaluation.metrics import metrics_of_trajectory
 from decap.evaluation.report import (
   clip,
   make_report,
@@ -17,13 +16,13 @@ from decap.evaluation.report import (
 from decap.evaluation.results import Result
 from decap.evaluation.table_formats import to_html
 from decap.evaluation.tables import group_results, make_tables
-from tests.evaluation.synthetic import make_trajectory
+from tests.evaluation.synthetic import make_trajectory, measured, metrics_of_trajectory
 
 
 def make_results(folder, record=True):
   results = []
   for i, method in enumerate(("cat", "decap")):
-    trajectory = make_trajectory(seed=i)
+    trajectory = measured(make_trajectory(seed=i))
     result = Result(
       {
         "name": method,

@@ -12,7 +12,7 @@ from decap.evaluation.policies import Policy, load_policy
 from decap.evaluation.protocol import Protocol
 from decap.evaluation.rollout import Rollout, evaluate
 from decap.testing import waits
-from tests.evaluation.synthetic import make_trajectory
+from tests.evaluation.synthetic import make_trajectory, samples
 
 
 class Bare(Rollout):
@@ -46,7 +46,7 @@ def make_rollout(kind, protocol, device):
 def test_accumulation_never_waits_for_the_device():
   trajectory = make_trajectory(steps=3)
   metrics = Metrics(trajectory.layout, rollouts=2, envs=3, warmup=0)
-  for sample in trajectory.samples():
+  for sample in samples(trajectory):
     assert waits(lambda s=sample: metrics.accumulate(s)) == []
 
 

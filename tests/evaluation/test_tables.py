@@ -12,7 +12,6 @@ from rich.console import Console
 from decap.errors import UserError
 from decap.evaluation import table_formats as formats
 from decap.evaluation.columns import Column, share
-from decap.evaluation.metrics import metrics_of_trajectory
 from decap.evaluation.results import Result, find_result, load_result
 from decap.evaluation.tables import (
   STANDING,
@@ -21,7 +20,7 @@ from decap.evaluation.tables import (
   make_tables,
 )
 from decap.evaluation.verdict import worst_violation
-from tests.evaluation.synthetic import LAYOUT, make_trajectory
+from tests.evaluation.synthetic import LAYOUT, make_trajectory, metrics_of_trajectory
 
 
 @pytest.fixture(scope="module")
@@ -72,6 +71,13 @@ def test_runs_of_one_seed_are_no_seeds(template):
   assert sorted(labels) == ["DeCap, long", "DeCap, short", "LCP"]
   labels = [m.label for m in group_results(results, ["a", "a", None, None])]
   assert sorted(labels) == ["LCP", "a"]
+
+
+def test_policies_of_one_seed_that_are_called_alike_need_labels(template):
+  twins = [result(template, "decap", rate, name="model") for rate in (1.0, 2.0)]
+  with pytest.raises(UserError, match="'DeCap, model' has a result of seed 1 besides"):
+    group_results(twins, [None, None])
+  assert len(group_results(twins, ["a", "b"])) == 2
 
 
 def test_seeds_are_averaged_and_methods_ordered_as_in_the_paper(template):
@@ -317,7 +323,7 @@ def test_other_protocols_are_refused_with_the_difference(template):
 def test_another_seed_of_the_rollouts_is_the_same_protocol(template):
   other = copy.deepcopy(template)
   other.protocol = {**template.protocol, "seed": 7}
-  assert tables_of(template, other)
+  assert tables_of(template, other, labels=["a", "b"])
 
 
 def test_other_limits_are_refused_with_the_difference(template):

@@ -56,6 +56,16 @@ def test_progress_is_read_from_what_training_writes(tmp_path):
   assert cells[1:] == ["training", "8/300", "204", "3.25", "0.040", "1234", "1:01:01"]
 
 
+def test_a_screen_of_lines_has_the_table_once_a_minute(tmp_path, monkeypatch, capsys):
+  now = [100.0]
+  monkeypatch.setattr(display.time, "monotonic", lambda: now[0])
+  board = display.PlainBoard()
+  for seconds in (0.0, 59.0, 1.0):
+    now[0] += seconds
+    board.update([make_job(tmp_path)])
+  assert capsys.readouterr().out.count("g1-flat_decap_s1") == 2
+
+
 def test_a_file_that_is_no_progress_is_none(tmp_path):
   (tmp_path / STATUS_FILE).write_text('{"iteration": 3')
   assert read_status(tmp_path) is None

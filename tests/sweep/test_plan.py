@@ -166,7 +166,9 @@ def test_limits_of_the_evaluation_are_found_beside_the_file(tmp_path):
     ({"overrides": {"kappa": 3}}, "'kappa' must begin with 'env.' or 'agent.'"),
     ({"runs": {"method": "cat"}}, "'runs' must be a list"),
     ({"runs": [{"jobs": 3}]}, "unknown key 'jobs'"),
-    ({"time-limit": "soon"}, "'soon' is no duration"),
+    ({"cluster": {"time": "soon"}}, "'soon' is no duration"),
+    ({"cluster": {"time": "0s"}}, "'0s' is no duration"),
+    ({"cluster": {"time": "-1m"}}, "'-1m' is no duration"),
     ({"steps-per-s": -1}, "'steps-per-s' must be above 0"),
     ({"evaluate": "yes"}, "'evaluate' must be true, false"),
     (

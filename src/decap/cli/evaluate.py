@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from decap import provenance
 from decap.cli import checks
 from decap.cli.terminal import evaluate_with_bar, print_tables
-from decap.deploy.bundle import bundle_name
 from decap.evaluation.protocol import ProtocolArgs
 from decap.files import check_writable
 from decap.options import machine
@@ -88,7 +87,7 @@ def print_result(result: Result) -> None:
 
 
 def _output_folder(args: EvaluateArgs, task: str) -> Path:
-  from decap.evaluation.policies import STAND
+  from decap.evaluation.policies import STAND, policy_name
 
   if args.output:
     return Path(args.output)
@@ -97,7 +96,4 @@ def _output_folder(args: EvaluateArgs, task: str) -> Path:
     return Path("evaluation") / f"{STAND}-{task}"
   if (path / "params").is_dir():
     return path
-  path = path.resolve()
-  if path.is_file():
-    return Path("evaluation") / f"{path.parent.parent.name}-{path.stem}"
-  return Path("evaluation") / bundle_name(path)
+  return Path("evaluation") / policy_name(args.policy)

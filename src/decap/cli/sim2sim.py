@@ -1,7 +1,7 @@
 """``decap sim2sim``: the simulated robot under the controller that drives the real one.
 
 ``decap sim2sim BUNDLE`` walks once; ``table``, ``sweep`` and ``fidelity`` before the
-bundles measure them; ``terrains`` lists the grounds.
+bundles measure them.
 """
 
 from __future__ import annotations
@@ -22,15 +22,6 @@ from decap.files import check_writable, write_text
 from decap.options import machine
 from decap.options.args import Args, above, at_least, at_most
 from decap.options.types import Flag, Number, OutputFile, Port, VideoFile, shown
-
-USES = {
-  "": ("world", "walk"),
-  "table": ("world", "measurement"),
-  "sweep": ("measurement",),
-  "fidelity": ("measurement",),
-  "terrains": (),
-}
-"""What to do, "" for a walk → the options that it takes; others would do nothing."""
 
 
 @dataclass(kw_only=True)
@@ -55,7 +46,7 @@ class WalkArgs:
 
 @dataclass(kw_only=True)
 class MeasureArgs:
-  """Of table, sweep and fidelity."""
+  """Of table and sweep; fidelity takes --out alone."""
 
   repeats: Annotated[int, at_least(1)] = 3
   """Walks per case."""
@@ -67,22 +58,38 @@ class MeasureArgs:
   """Take results of the same policy from --out."""
 
 
+def _names(options: Any) -> tuple[str, ...]:
+  return tuple(option.name for option in fields(options))
+
+
+USES = {
+  "": _names(SimCfg) + _names(WalkArgs),
+  "table": _names(SimCfg) + _names(MeasureArgs),
+  "sweep": _names(MeasureArgs),
+  "fidelity": ("out",),
+}
+"""What to do, "" for a walk → the options that it takes; others would do nothing."""
+
+NEEDS = {"ego": "video", "port": "view"}
+"""Options of a walk that do nothing without another."""
+
+
 @dataclass(kw_only=True)
 class Sim2simArgs(Args):
   """Bundles, what to do with them, and what robot and world are like."""
 
   what: Positional[Annotated[tuple[str, ...], shown("BUNDLE [BUNDLE ...]")]]
-  """Policy bundle to walk; or one of table, sweep, fidelity, terrains, then bundles."""
+  """Policy bundle to walk; or one of table, sweep, fidelity, then bundles."""
   world: OmitArgPrefixes[SimCfg] = SimCfg()
   """Robot and world."""
   walk: OmitArgPrefixes[WalkArgs] = field(default_factory=WalkArgs)
   """One walk."""
   measurement: OmitArgPrefixes[MeasureArgs] = field(default_factory=MeasureArgs)
-  """Table, sweep and fidelity."""
+  """Table and sweep; fidelity takes --out alone."""
 
   def check(self) -> None:
     action, sources = self.split()
-    if not sources and action != "terrains":
+    if not sources:
       raise UserError(f"'decap sim2sim {action}' needs at least one bundle.")
     if not action and len(sources) > 1 and not self.walk.video:
       raise UserError("Several bundles make a video side by side: give --video too.")
@@ -98,17 +105,21 @@ class Sim2simArgs(Args):
 
   def check_effects(self, action: str) -> None:
     """Refuse options that would do nothing."""
-    for part in ("world", "walk", "measurement"):
-      options = getattr(self, part)
-      for option in () if part in USES[action] else fields(options):
-        if getattr(options, option.name) != option.default:
-          raise UserError(
-            f"'decap sim2sim {action or 'BUNDLE'}' takes no "
-            f"--{option.name.replace('_', '-')}."
-          )
-    for name in ("video", "trace"):
-      if self.walk.view and getattr(self.walk, name):
+    given = {
+      option.name
+      for part in (self.world, self.walk, self.measurement)
+      for option in fields(part)
+      if getattr(part, option.name) != option.default
+    }
+    for name in sorted(given.difference(USES[action])):
+      option = f"--{name.replace('_', '-')}"
+      raise UserError(f"'decap sim2sim {action or 'BUNDLE'}' takes no {option}.")
+    for name in ("video", "trace", "speed", "seconds"):
+      if given >= {"view", name}:
         raise UserError(f"--view and --{name} exclude each other.")
+    for name, other in NEEDS.items():
+      if name in given and other not in given:
+        raise UserError(f"--{name} does nothing without --{other}.")
 
   def split(self) -> tuple[str, tuple[str, ...]]:
     """What to do, "" for a walk, and the bundles."""
@@ -119,9 +130,6 @@ class Sim2simArgs(Args):
   def run(self) -> None:
     """Load all bundles, then walk."""
     action, sources = self.split()
-    if action == "terrains":
-      print(terrain_list())
-      return
     from decap.deploy.session import load_policies
 
     bundles = [bundle for source in sources for bundle in load_policies([source])[0]]
@@ -137,23 +145,6 @@ class Sim2simArgs(Args):
       Viewer(bundles[0], cfg, self.walk.port).run()
     else:
       _walk(bundles, cfg, self.walk)
-
-
-def terrain_list() -> str:
-  """Terrains and the parameters of their grounds, as text."""
-  from decap.deploy.grounds import GROUNDS, TERRAINS
-
-  lines = ["terrains:"]
-  lines += [f"  {name:<14} {course.text}" for name, course in TERRAINS.items()]
-  lines.append("grounds:")
-  for name, ground in GROUNDS.items():
-    (constant, damping), impedance = ground.softness
-    lines.append(
-      f"  {name:<14} friction {ground.friction:g}, solref {constant:g} {damping:g}, "
-      f"solimp {' '.join(f'{v:g}' for v in impedance)}, slope {ground.slope_deg:g}°, "
-      f"stones {100 * ground.stone_m:g} cm: {ground.text}"
-    )
-  return "\n".join(lines)
 
 
 def _walk(bundles: list[Any], cfg: Any, options: WalkArgs) -> None:

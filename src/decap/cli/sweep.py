@@ -24,10 +24,9 @@ from decap.sweep.job import Job
 from decap.sweep.mps import shared_gpu
 from decap.sweep.plan import Plan, read_plan
 from decap.sweep.scheduler import LocalScheduler, Scheduler, locked
-from decap.sweep.sections import Time
 
 FAILED, UNFINISHED = 1, 3
-"""Exit codes: some run failed; time was up, or Ctrl-C, with runs left to do."""
+"""Exit codes: some run failed; Ctrl-C came with runs left to do."""
 
 GPU_JOBS = 2
 """Runs at a time on a GPU unless the file says otherwise."""
@@ -52,10 +51,6 @@ class SweepArgs(Args):
   """auto, cpu, cuda or cuda:N."""
   output: OutputFolder = None
   """The sweep's folder (default: runs/<FILE's name>)."""
-  time_limit: Time = None
-  """Save and end after e.g. 90s, 40m or 2h."""
-  run_time_limit: Time = None
-  """The same for every single run."""
   no_evaluate: Flag = False
   """Train only."""
   dry_run: Flag = False
@@ -90,7 +85,7 @@ class SweepArgs(Args):
 def _plan(options: SweepArgs) -> Plan:
   """What the file says, then what the command line does; checked for its place."""
   plan = read_plan(options.file)
-  for name in ("jobs", "device", "time_limit", "run_time_limit"):
+  for name in ("jobs", "device"):
     if (given := getattr(options, name)) is not None:
       setattr(plan, name, given)
   if options.no_evaluate:
@@ -123,11 +118,6 @@ def _place_there(plan: Plan, parallel: int | None) -> None:
   """On what the section `cluster` asks for; nodes check what they have."""
   machine.check_installed("submitit", "--cluster slurm")
   cluster.check_slurm()
-  if plan.time_limit or plan.run_time_limit:
-    raise UserError(
-      "--time-limit and --run-time-limit are for this machine; on a cluster a job that "
-      "reaches 'time' of the section 'cluster' goes on in another one."
-    )
   device, runs = "cpu" if plan.device == "cpu" else "cuda", len(plan.runs)
   machine.check_backend(plan.backend, device)
   plan.settle(device, min(parallel or plan.resources.parallel or runs, runs))
@@ -152,7 +142,7 @@ def _conclude(plan: Plan, root: Path, scheduler: Scheduler) -> int:
   for job in jobs:
     if job.note and job.state in ("failed", "stopped"):
       print(f"{job.run.name} {job.state}: {job.note}")
-  reason = f" because {scheduler.stopped}" if scheduler.stopped else ""
+  reason = " because it was interrupted" if scheduler.stopped else ""
   print(f"Ended{reason}: {display.counts(jobs)}. Logs: {root / 'logs'}")
   compared = _compare(plan, root, jobs) if plan.evaluate is not False else 0
   states = {job.state for job in jobs}

@@ -27,32 +27,15 @@ class Ground:
   stone_m: float = 0.0
   """Height of the relief; 0 for a smooth surface."""
   rgba: tuple[float, float, float, float] = (0.55, 0.57, 0.6, 1.0)
-  text: str = ""
-  """What it stands for, in a few words."""
 
 
 GROUNDS: dict[str, Ground] = {
-  "flat": Ground(0.6, text="hard floor with the friction that training starts from"),
-  "carpet": Ground(
-    0.9,
-    ((0.03, 1.0), (0.3, 0.9, 0.006)),
-    rgba=(0.45, 0.35, 0.4, 1.0),
-    text="gives way by millimetres, holds the feet",
-  ),
-  "grass": Ground(
-    0.7,
-    ((0.1, 1.0), (0.05, 0.9, 0.03)),
-    rgba=(0.25, 0.5, 0.2, 1.0),
-    text="soft: a standing robot sinks in by at least 15 mm",
-  ),
-  "gravel": Ground(
-    0.6,
-    stone_m=0.02,
-    rgba=(0.5, 0.47, 0.42, 1.0),
-    text="stones of 2 cm: heights uniform at random on cells of 4 cm",
-  ),
-  "slope": Ground(0.8, slope_deg=10.0, text="uphill"),
-  "inverse-slope": Ground(0.8, slope_deg=-10.0, text="downhill"),
+  "flat": Ground(0.6),
+  "carpet": Ground(0.9, ((0.03, 1.0), (0.3, 0.9, 0.006)), rgba=(0.45, 0.35, 0.4, 1.0)),
+  "grass": Ground(0.7, ((0.1, 1.0), (0.05, 0.9, 0.03)), rgba=(0.25, 0.5, 0.2, 1.0)),
+  "gravel": Ground(0.6, stone_m=0.02, rgba=(0.5, 0.47, 0.42, 1.0)),
+  "slope": Ground(0.8, slope_deg=10.0),
+  "inverse-slope": Ground(0.8, slope_deg=-10.0),
 }
 """Grounds by name."""
 
@@ -70,7 +53,6 @@ class Course:
 
   stretches: tuple[tuple[str, float], ...]
   """Ground and length in x, m."""
-  text: str
 
   @property
   def is_plane(self) -> bool:
@@ -91,14 +73,12 @@ START_M = 1.0
 """How far before the pad's end, along x, the robot stands."""
 
 TERRAINS: dict[str, Course] = {
-  "flat": Course((("flat", math.inf),), "a plane"),
-  "carpet": Course((("carpet", math.inf),), "a plane of carpet"),
-  "grass": Course((("grass", math.inf),), "a plane of grass"),
-  "gravel": Course((("flat", PAD_M), ("gravel", 20.0)), "from the pad onto gravel"),
-  "slope": Course((("flat", PAD_M), ("slope", 20.0)), "from the pad uphill, 10°"),
-  "inverse-slope": Course(
-    (("flat", PAD_M), ("inverse-slope", 20.0)), "from the pad downhill, 10°"
-  ),
+  "flat": Course((("flat", math.inf),)),
+  "carpet": Course((("carpet", math.inf),)),
+  "grass": Course((("grass", math.inf),)),
+  "gravel": Course((("flat", PAD_M), ("gravel", 20.0))),
+  "slope": Course((("flat", PAD_M), ("slope", 20.0))),
+  "inverse-slope": Course((("flat", PAD_M), ("inverse-slope", 20.0))),
   "transitions": Course(
     (
       ("carpet", PAD_M),
@@ -110,7 +90,6 @@ TERRAINS: dict[str, Course] = {
       ("grass", 1.0),
       ("carpet", 12.0),
     ),
-    "carpet, grass, gravel, up and down a ramp, grass, carpet",
   ),
 }
 """Terrains by name."""

@@ -8,11 +8,9 @@ result.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import numpy as np
 import torch
 
 from decap.constraints import (
@@ -29,7 +27,7 @@ from decap.evaluation.motion import Motion
 from decap.evaluation.motion import finite as finite_motion
 from decap.evaluation.protocol import COMMANDS
 from decap.evaluation.spectrum import Spectrum, jitter
-from decap.evaluation.trajectory import Sample, Trajectory
+from decap.evaluation.trajectory import Sample
 from decap.evaluation.violations import Violations
 
 TRACKING = ("error_x", "error_y", "error_xy", "error_yaw", "mae_xy", "return_xy")
@@ -51,9 +49,9 @@ def measure(
 ) -> dict[str, torch.Tensor]:
   """Everything in `QUANTITIES` and all that the environment constrains, by name.
 
-  [..., J] each, or [...] for scalars. What the environment measured is taken; a
-  robot's log holds none of it, and what two consecutive steps tell is enough for most:
-  raw action and joint velocities of the one before. # [..., J]
+  [B, J] each, or [B] for scalars. What the environment measured is taken; for the
+  rest of `QUANTITIES` this step is enough, and raw action and joint velocities of the
+  one before. # [B, J]
   """
   vel, torque = sample.joint_vel, sample.joint_torque
   values = {
@@ -69,17 +67,6 @@ def measure(
     if name not in values:
       raise UserError(f"There is a limit of '{name}', but nothing measured it.")
   return values
-
-
-def measure_trajectory(trajectory: Trajectory) -> dict[str, np.ndarray]:
-  """What `measure` gives, at each step of a trajectory. # [T, B, J] or [T, B]"""
-  sample = trajectory.whole()
-  first = torch.from_numpy(trajectory.age == 0).unsqueeze(-1)  # [T, B, 1]
-  prev_action = torch.where(first, sample.action, sample.action.roll(1, 0))
-  prev_vel = torch.where(first, sample.joint_vel, sample.joint_vel.roll(1, 0))
-  scale = torch.tensor(trajectory.layout.action_scale)
-  values = measure(sample, prev_action, prev_vel, scale, trajectory.layout)
-  return {name: value.numpy() for name, value in values.items()}
 
 
 class Metrics:
@@ -292,25 +279,3 @@ class Metrics:
       for group, ids in self.layout.groups.items()
     }
     return {"frequency_hz": frequency.tolist(), "windows": windows, "groups": groups}
-
-
-def metrics_of_trajectory(trajectory: Trajectory) -> dict[str, Any]:
-  """The same numbers from a stored trajectory of a whole batch.
-
-  A trajectory of some of the environments gives their numbers. It does not store where
-  on a terrain they were, so there are none by ground.
-  """
-  if "contact" not in trajectory.arrays:
-    raise UserError(
-      "This trajectory is an older one, without contacts: evaluate again."
-    )
-  rollouts = len(set(trajectory.rollout)) or 1
-  metrics = Metrics(
-    replace(trajectory.layout, grounds=()),
-    rollouts,
-    trajectory.num_envs // rollouts,
-    trajectory.protocol.get("warmup", 0),
-  )
-  for sample in trajectory.samples():
-    metrics.add(sample)
-  return metrics.result()

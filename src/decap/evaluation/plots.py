@@ -18,7 +18,6 @@ from matplotlib.figure import Figure
 from decap.errors import UserError, check_known
 from decap.evaluation.figure_style import panels, style
 from decap.evaluation.layout import title
-from decap.evaluation.metrics import measure_trajectory
 from decap.evaluation.results import Result
 from decap.evaluation.spectrum import JITTER_HZ
 from decap.evaluation.trajectory import Trajectory
@@ -103,7 +102,7 @@ def traces(
   with panels(8, 2.1 * len(groups), len(groups)) as (fig, axes):
     axes = axes[:, 0]
     for i, (label, trajectory) in enumerate(trajectories.items()):
-      values = measure_trajectory(trajectory)[quantity][:, 0]  # [T, J] or [T]
+      values = trajectory.quantity(quantity)[:, 0]  # [T, J] or [T]
       values = values.reshape(len(values), -1)
       start = min(int(trajectory.protocol.get("warmup", 0)), len(values) - 1)
       stop = start + round(seconds / trajectory.layout.control_dt)

@@ -81,6 +81,15 @@ def load_policy(source: str, device: str = "cpu") -> Policy:
   )
 
 
+def policy_name(source: str) -> str:
+  """What tables and folders of results call a policy; a checkpoint after its run."""
+  path = Path(source)
+  if not path.is_file():
+    return bundle_name(path)
+  path = path.resolve()
+  return f"{path.parent.parent.name}-{path.stem}"
+
+
 def describe_differences(
   found: Mapping[str, Any], expected: Mapping[str, Any]
 ) -> list[str]:
@@ -148,7 +157,7 @@ def _info(
   source: str, description: Mapping[str, Any], run: Mapping[str, Any]
 ) -> dict[str, Any]:
   return {
-    "name": bundle_name(Path(source)),
+    "name": policy_name(source),
     "source": source,
     **{key: description.get(key) for key in ("method", "seed", "task", "iteration")},
     "options": _options(description, run),

@@ -19,7 +19,6 @@ import torch
 
 from decap.errors import UserError, check_known
 from decap.evaluation.layout import Layout, Limits, limits_by_row
-from decap.evaluation.metrics import measure_trajectory
 from decap.evaluation.table_formats import numbers_table
 from decap.evaluation.trajectory import Trajectory
 from decap.files import write_text
@@ -60,14 +59,14 @@ class Profile:
 
 def profile_trajectory(trajectory: Trajectory) -> Profile:
   """All steps of a trajectory that count."""
-  values = measure_trajectory(trajectory)
   valid, layout = trajectory.valid, trajectory.layout
   if not valid.any():
     raise UserError(
       "No step counts: every environment was reset before its warm-up of "
       f"{trajectory.protocol.get('warmup')} steps was over."
     )
-  counted = {name: values[name][valid] for name in layout.limits}  # [N, J] or [N]
+  # [N, J] or [N]
+  counted = {name: trajectory.quantity(name)[valid] for name in layout.limits}
   composition = layout.composition()
   q = composition.join({n: torch.from_numpy(q) for n, q in counted.items()})  # [N, C]
   peaks = composition.peaks(q).T.numpy()  # [K, N]

@@ -151,12 +151,13 @@ def check_comparable(results: Sequence[Result]) -> None:
     differences += _layout_differences(results[0].layout, other.layout)
     if differences:
       raise UserError(
-        f"{_where(results[0])} and {_where(other)} were evaluated differently: "
+        f"{where(results[0])} and {where(other)} were evaluated differently: "
         f"{'; '.join(differences)}."
       )
 
 
-def _where(result: Result) -> str:
+def where(result: Result) -> str:
+  """What sentences call a result: its file."""
   return str(result.path) if result.path else str(result.policy.get("name"))
 
 

@@ -12,7 +12,7 @@ from functools import cached_property, partial
 from decap.errors import UserError
 from decap.evaluation import columns as cols
 from decap.evaluation.columns import TASK, Column, Columns, Contents
-from decap.evaluation.results import Result, check_comparable
+from decap.evaluation.results import Result, check_comparable, where
 from decap.evaluation.verdict import verdict
 
 METHOD_TITLES = {
@@ -103,8 +103,10 @@ def group_results(
   """Group results by label or method, in the order of the paper's tables.
 
   Runs of one method with different options are different rows, and so are several runs
-  of one seed; a label that the user gave is taken as it is.
+  of one seed; a label that the user gave is taken as it is. Without one, rows have one
+  result of each seed: two policies may be called alike.
   """
+  check_comparable(results)
   pairs = list(zip(results, labels, strict=True))
   seeds = Counter((_label(r), r.policy.get("seed")) for r, label in pairs if not label)
   methods: dict[str, MethodResults] = {}
@@ -113,7 +115,14 @@ def group_results(
     if seeds[own, result.policy.get("seed")] > 1:
       own = f"{own}, {result.policy.get('name')}"
     name = label or own
-    methods.setdefault(name, MethodResults(name, [])).results.append(result)
+    row = methods.setdefault(name, MethodResults(name, [])).results
+    seed = result.policy.get("seed")
+    if not label and seed in [other.policy.get("seed") for other in row]:
+      raise UserError(
+        f"The row '{name}' has a result of seed {seed} besides {where(result)}: "
+        "LABEL=RUN gives each its own."
+      )
+    row.append(result)
   rank = {name: place for place, name in enumerate(METHOD_TITLES)}
   return sorted(
     methods.values(),
@@ -130,7 +139,6 @@ def make_tables(
   results = [result for method in methods for result in method.results]
   if not results:
     raise UserError("There is nothing to compare.")
-  check_comparable(results)
   base = _find_baseline(methods, baseline)
   note = _note(methods, base)
   tables = []

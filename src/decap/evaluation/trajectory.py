@@ -10,17 +10,18 @@ docs/evaluation.md lists fields and units. `load_trajectory` opens it.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 
-from decap.errors import UserError
+from decap.errors import UserError, check_known
 from decap.evaluation.layout import Layout
 from decap.files import replacing
+
+if TYPE_CHECKING:
+  import torch
 
 TRAJECTORY_SCHEMA = 2
 
@@ -94,14 +95,15 @@ class Trajectory:
     """Steps that count for smoothness and violations. # [T, B] bool"""
     return self.arrays["age"] >= self.protocol.get("warmup", 0)
 
-  def whole(self) -> Sample:
-    """All steps as one sample of tensors [T, B, …]."""
-    return self._sample(self.arrays)
-
-  def samples(self) -> Iterator[Sample]:
-    """The samples again, step by step."""
-    for t in range(self.num_steps):
-      yield self._sample({name: array[t] for name, array in self.arrays.items()})
+  def quantity(self, name: str) -> np.ndarray:
+    """A constrained quantity, as the environment reported it. # [T, B, J] or [T, B]"""
+    check_known("quantity", name, self.layout.limits)
+    if QUANTITY + name not in self.arrays:
+      raise UserError(
+        f"The trajectory of {self.policy.get('name')} is an older one, without "
+        f"'{name}': evaluate again."
+      )
+    return self.arrays[QUANTITY + name]
 
   def save(self, path: Path | str) -> None:
     """Write the file; an existing one is replaced only when it is complete."""
@@ -110,19 +112,6 @@ class Trajectory:
     contents: dict[str, Any] = {"meta": np.array(json.dumps(meta)), **self.arrays}
     with replacing(path) as partial, partial.open("wb") as file:
       np.savez_compressed(file, **contents)  # ty: ignore[invalid-argument-type]
-
-  @staticmethod
-  def _sample(arrays: Mapping[str, np.ndarray]) -> Sample:
-    tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
-    unknown = torch.full_like(tensors["base_velocity"], torch.nan)  # In older files.
-    return Sample(
-      **{name: tensors.get(name, unknown) for name in SAMPLE_FIELDS},
-      quantities={
-        name.removeprefix(QUANTITY): tensor
-        for name, tensor in tensors.items()
-        if name.startswith(QUANTITY)
-      },
-    )
 
 
 def load_trajectory(path: Path | str) -> Trajectory:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from decap.rl.display import Lines, LivePanel, duration
+from decap.rl.display import Lines, LivePanel, duration, make_console
 from decap.sweep.job import Job
 from decap.sweep.plan import Plan
 
@@ -15,8 +15,6 @@ START_S = 30.0
 
 ASSUMED_STEPS_PER_S = {"cpu": 2_000.0, "cuda": 100_000.0}
 """Of all jobs together, where nothing was measured: two cores, and one large GPU."""
-
-_REPORT_S = 60.0
 
 
 def estimate(plan: Plan, jobs: Sequence[Job]) -> tuple[float, str]:
@@ -117,23 +115,14 @@ class LiveBoard(LivePanel):
 
 
 class PlainBoard(Lines):
-  """A line when a run changes its state, and all runs at work once a minute."""
+  """The same table once a minute."""
 
-  def __init__(self):
-    self._states: dict[str, str] = {}
-    self._next = time.monotonic() + _REPORT_S
+  _next = 0.0
 
   def update(self, jobs: list[Job]) -> None:
-    for job in jobs:
-      if self._states.get(job.run.name, "waiting") != job.state:
-        self.message(f"{job.run.name}: {job.state}")
-      self._states[job.run.name] = job.state
     if time.monotonic() >= self._next:
-      self._next = time.monotonic() + _REPORT_S
-      self.message(counts(jobs))
-      for job in jobs:
-        if job.state in ("training", "evaluating"):
-          self.message(f"  {job.run.name}: {job.last_line()}")
+      self._next = time.monotonic() + 60.0
+      make_console().print(table(jobs))
 
 
 Display = LiveBoard | PlainBoard

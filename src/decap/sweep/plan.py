@@ -153,10 +153,6 @@ class Plan(RunKeys):
   """Further options of ``decap evaluate``; False trains only."""
   evaluation: EvaluationKeys = field(init=False, default_factory=EvaluationKeys)
   """What they say; read once, since a look at a run must not fail."""
-  time_limit: Time = None
-  """After which the whole sweep saves and ends."""
-  run_time_limit: Time = None
-  """After which a run saves and makes room for the next."""
   steps_per_s: Amount = None
   """Environment steps per second of all jobs together, for the time estimate."""
   cluster: Fixed[dict[str, Any]] = field(default_factory=dict)

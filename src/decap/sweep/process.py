@@ -41,7 +41,6 @@ class Process(subprocess.Popen):
     tied: bool = False,
   ):
     self.cpus = cpus
-    self.started_s = time.monotonic()
     self.told = 0
     """How often it was asked to end."""
     self._asked_s = 0.0

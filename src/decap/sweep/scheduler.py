@@ -16,7 +16,6 @@ from decap.sweep.display import Display
 from decap.sweep.job import Job
 from decap.sweep.plan import Plan
 from decap.sweep.process import INTERRUPTED, Process
-from decap.sweep.sections import seconds
 
 
 class Scheduler(abc.ABC):
@@ -29,8 +28,8 @@ class Scheduler(abc.ABC):
 
   def __init__(self, plan: Plan, root: Path, display: Display):
     self.jobs = [Job(run, root) for run in plan.runs]
-    self.stopped = ""
-    """Why the sweep ended early, if it did."""
+    self.stopped = False
+    """Whether it was interrupted."""
     self._plan = plan
     self._root = root
     self._display = display
@@ -41,7 +40,7 @@ class Scheduler(abc.ABC):
     """Start, watch and interrupt jobs until nothing is left to do."""
 
     def stop(*_: Any) -> None:
-      self.stopped = "it was interrupted"
+      self.stopped = True
       self._display.message(self.on_signal)
 
     with on_interrupt(stop):
@@ -81,15 +80,11 @@ class LocalScheduler(Scheduler):
     self._lock = lock
     self._slots = _slots(plan.jobs, plan.device)
     self._processes: dict[str, Process] = {}
-    self._started_s = time.monotonic()
 
   def step(self) -> bool:
-    now = time.monotonic()
-    if not self.stopped and now - self._started_s > seconds(self._plan.time_limit):
-      self.stopped = "the time limit was reached"
     for job in self.jobs:
       if process := self._processes.get(job.run.name):
-        self._watch(job, process, now)
+        self._watch(job, process)
       if job.state == "waiting" and self._slots and not self.stopped:
         self._start(job)
     self._display.update(self.jobs)
@@ -97,13 +92,10 @@ class LocalScheduler(Scheduler):
 
   # Private methods.
 
-  def _watch(self, job: Job, process: Process, now: float) -> None:
+  def _watch(self, job: Job, process: Process) -> None:
     code, was = process.poll(), job.state
     if code is None:
-      single = seconds(self._plan.run_time_limit)
-      late = was == "training" and now - process.started_s > single
-      job.note = "its time limit was reached" if late else job.note
-      if late or self.stopped:
+      if self.stopped:
         process.interrupt()
       return
     del self._processes[job.run.name]

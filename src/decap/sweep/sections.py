@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import re
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, TypeVar, get_args, get_origin
@@ -13,7 +12,6 @@ from tyro.conf import Fixed
 from decap.errors import UserError
 from decap.options.args import Args, validate
 from decap.options.reading import option_types, read
-from decap.options.types import shown
 
 S = TypeVar("S", bound=Args)
 
@@ -65,10 +63,8 @@ def as_list(value: Any) -> list[Any]:
   return list(value) if isinstance(value, (list, tuple)) else [value]
 
 
-def seconds(text: str | None) -> float:
-  """Seconds of ``90``, ``90s``, ``40m`` or ``1.5h``; None is no limit."""
-  if text is None:
-    return math.inf
+def seconds(text: str) -> float:
+  """Seconds of ``90``, ``90s``, ``40m`` or ``1.5h``."""
   match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|m|min|h)?", text.strip())
   if not match or float(match[1]) <= 0:
     raise UserError(f"'{text}' is no duration; write 90s, 40m or 2h.")
@@ -80,5 +76,5 @@ def _check_time(option: str, value: str) -> str:
   return value
 
 
-Time = Annotated[str | None, shown("TIME"), _check_time]
+Time = Annotated[str, _check_time]
 """As `seconds` reads it."""
