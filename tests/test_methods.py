@@ -8,7 +8,6 @@ import pytest
 from decap.envs.constraint_manager import ConstraintTermCfg
 from decap.envs.mdp import tilt
 from decap.errors import UserError
-from decap.evaluation.tables import METHOD_TITLES
 from decap.methods import METHODS, get_method
 from decap.options.overrides import RUN_OPTIONS, check_options
 from decap.rl.config import FeasibilityCfg, LagrangianCfg, LcpCfg, NIpoCfg, PpoCfg
@@ -92,10 +91,6 @@ def test_values_of_the_other_losses():
   assert isinstance(lagrangian, LagrangianCfg)
   assert (lagrangian.cost_limit, lagrangian.multiplier_lr) == (0.01, 1e-4)
   assert (n_ipo.costs, lagrangian.costs) == ("terms", "rows")
-
-
-def test_tables_have_a_name_for_every_method():
-  assert METHODS.keys() <= METHOD_TITLES.keys()
 
 
 def test_whole_body_baselines_have_one_p_max_for_the_whole_robots_quantities_too():

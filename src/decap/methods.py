@@ -40,6 +40,8 @@ class Method:
   """A named way to train: edits of the configs, and the options that it uses."""
 
   name: str
+  title: str
+  """What tables call it."""
   summary: str
   """One line for `decap list`."""
   edit: Edit
@@ -194,55 +196,65 @@ METHODS = {
   for method in (
     Method(
       "whole-body-rl",
+      "Whole-body RL",
       "plain PPO with a first-order action-rate reward",
       _whole_body_rl,
     ),
     Method(
       "smoothness-rewards",
+      "Smoothness rewards",
       "plain PPO with first- and second-order action-rate rewards",
       _smoothness_rewards,
     ),
     Method(
       "lcp",
+      "LCP",
       "Lipschitz-constrained policy: a penalty on the policy's gradient",
       _lcp,
     ),
     Method(
       "cat",
+      "CaT",
       "constraints as terminations: the loosest limits for the whole body, linear rule",
       _cat,
       uses=(*_SURVIVAL_OPTIONS, "agent.algorithm.p-max-ramp"),
     ),
     Method(
       "n-ipo",
+      "N-IPO",
       "interior-point PPO: cost critics and a log barrier, whole-body limits",
       _n_ipo,
     ),
     Method(
       "ppo-lagrangian",
+      "PPO-Lagrangian",
       "cost critics and one multiplier per quantity and body group",
       _ppo_lagrangian,
     ),
     Method(
       "decap-no-barrier",
+      "DeCap w/o barrier",
       "DeCap without the soft barrier below the limits",
       _decap_no_barrier,
       uses=_DECAP_OPTIONS,
     ),
     Method(
       "decap",
+      "DeCap",
       "decoupled limits, soft barrier, survival-adjusted returns",
       _decap,
       uses=(*_DECAP_OPTIONS, *_BARRIER_OPTIONS),
     ),
     Method(
       "decap-calm-torso",
+      "DeCap, calm torso",
       "DeCap with a limit on the torso's angular velocity, too",
       _decap_calm_torso,
       uses=(*_DECAP_OPTIONS, *_BARRIER_OPTIONS),
     ),
     Method(
       "decap-exact",
+      "DeCap (exact)",
       "the paper's equations and nothing else: no reward clip, no feasibility aid",
       _decap_exact,
       uses=(
@@ -254,4 +266,4 @@ METHODS = {
     ),
   )
 }
-"""All methods by name."""
+"""All methods by name, in the order of tables."""

@@ -14,20 +14,10 @@ from decap.evaluation import columns as cols
 from decap.evaluation.columns import TASK, Column, Columns, Contents
 from decap.evaluation.results import Result, check_comparable, where
 from decap.evaluation.verdict import verdict
+from decap.methods import METHODS
 
-METHOD_TITLES = {
-  "whole-body-rl": "Whole-body RL",
-  "smoothness-rewards": "Smoothness rewards",
-  "lcp": "LCP",
-  "cat": "CaT",
-  "n-ipo": "N-IPO",
-  "ppo-lagrangian": "PPO-Lagrangian",
-  "decap-no-barrier": "DeCap w/o barrier",
-  "decap": "DeCap",
-  "decap-calm-torso": "DeCap, calm torso",
-  "decap-exact": "DeCap (exact)",
-  "stand": "Zero action",
-}
+METHOD_TITLES = {name: method.title for name, method in METHODS.items()}
+METHOD_TITLES["stand"] = "Zero action"
 """Methods in the order of the tables, and what the tables call them."""
 
 STANDING = "Standing still"
