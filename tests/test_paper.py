@@ -272,7 +272,7 @@ def test_runs_of_the_grid_are_collected(tmp_path, template):
   runs = {paper_collect.row_name(run): run for run in plan.runs if run.spec.seed == 1}
   assert {"published", "kappa-3", "rho-0.5", "p-max-half", "blind"} <= runs.keys()
   assert {"coefficient-cat-0.08", "decap-exact-continued"} <= runs.keys()
-  assert {"weights-whole-body-rl-0.1", "weights-smoothness-rewards-0.03"} <= runs.keys()
+  assert {"weights-whole-body-rl-0.1", "weights-smoothness-rewards-1.0"} <= runs.keys()
   valued = [row for row in runs if row.startswith(("coefficient-", "weights-"))]
   assert set(runs) <= {*paper_rows.TITLES, *valued}
   for row, done in (("kappa-3", 407), ("kappa-6", 400)):
