@@ -30,7 +30,7 @@ TITLES = {
   "looser": "DeCap, looser",
   "fading": "DeCap, forgetful guard",
   "published": "Smoothness rewards, σ 1.0",
-  "cpu": "DeCap, trained on a CPU",
+  "cpu": "DeCap, 15 M samples",
   "thin-decap": "DeCap, thin ground",
   "thin-smoothness-rewards": "Smoothness rewards, thin ground",
   "thin-cat": "CaT, thin ground",

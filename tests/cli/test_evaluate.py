@@ -84,8 +84,9 @@ def test_a_smaller_evaluation_of_the_same_policy_replaces_no_larger_one(folder, 
   before = (folder / "bundle-out" / "metrics.json").read_bytes()
   less = [*TINY, "--steps", "55"]
   where = ["--output", str(folder / "bundle-out")]
-  assert main(["evaluate", str(folder / "bundle"), *less, *where]) == 2
-  assert "holds a larger evaluation" in capsys.readouterr().err
+  for path in (f"{folder}/bundle", f"{folder}/./bundle/"):
+    assert main(["evaluate", path, *less, *where]) == 2
+    assert "holds a larger evaluation" in capsys.readouterr().err
   assert (folder / "bundle-out" / "metrics.json").read_bytes() == before
 
 

@@ -13,6 +13,7 @@ from decap.errors import UserError
 from decap.evaluation.policies import (
   describe_differences,
   load_policy,
+  policy_name,
 )
 from decap.export import actor_to_onnx, torch_from_onnx
 from decap.rl import checkpoint, checkpoint_files
@@ -99,7 +100,7 @@ def test_a_run_and_its_bundle_are_the_same_policy(tmp_path):
       from_run.act(obs), from_bundle.act(obs), atol=1e-5, rtol=0
     )
   assert from_run.info["iteration"] == 40 and from_run.info["seed"] == 3
-  assert from_run.info["options"] == {"hidden-dims": "32"}
+  assert from_run.info["options"] == {"policy.hidden-dims": "32"}
   assert from_bundle.info["method"] == "decap"
 
 
@@ -122,7 +123,39 @@ def test_barrier_options_name_the_row(tmp_path):
 def test_every_other_override_names_the_row(tmp_path):
   overrides = ("--env.termination.rho", "0.9", "--env.termination.barrier=False")
   run(tmp_path, overrides)
-  assert load_policy(str(tmp_path)).info["options"] == {"barrier": "False"}
+  assert load_policy(str(tmp_path)).info["options"] == {"termination.barrier": "False"}
+
+
+def test_standing_is_a_policy():
+  info = load_policy("stand").info
+  assert info["name"] == info["method"] == "stand" and info["options"] == {}
+
+
+def test_a_policy_with_another_clock_is_told(tmp_path):
+  clock = {"name": "clock", "dim": 2, "scale": [1.0] * 2, "clip": None}
+  ours, theirs = (
+    description(observations=[{**clock, "period_s": s}]) for s in (0.8, 0.6)
+  )
+  (difference,) = describe_differences(ours, theirs)
+  assert difference == "period_s of observation clock is 0.8, not 0.6"
+  # Bundles of the first schema do not tell.
+  assert describe_differences(ours, description(observations=[clock])) == []
+
+
+def test_weights_are_called_after_their_bundle(tmp_path):
+  names = ("a/weights.pt", "run/checkpoints/model_5.pt")
+  for name in names:
+    (tmp_path / name).parent.mkdir(parents=True)
+    (tmp_path / name).touch()
+  called = [policy_name(str(tmp_path / name)) for name in names]
+  assert called == ["a-weights", "run-model_5"]
+
+
+def test_overrides_that_end_alike_are_told_apart(tmp_path):
+  rewards = "--env.rewards.gait.weight=0.5", "--env.rewards.alive.weight", "0.2"
+  run(tmp_path, rewards)
+  expected = {"gait.weight": "0.5", "alive.weight": "0.2"}
+  assert load_policy(str(tmp_path)).info["options"] == expected
 
 
 def test_bundles_of_two_runs_are_two_policies(tmp_path):

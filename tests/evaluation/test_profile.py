@@ -49,6 +49,16 @@ def test_quantiles_are_of_the_largest_joint_of_each_step(walking):
   assert walking.joints["joint_vel"]["knee"].max() == pytest.approx(90.0)
 
 
+def test_steps_that_are_no_numbers_do_not_count(walking):
+  trajectory = known_trajectory()
+  trajectory.arrays["quantity/joint_vel"][50:60] = np.nan
+  profile = profile_trajectory(trajectory)
+  assert (
+    len(profile.rows["joint_vel/upper"]) == len(walking.rows["joint_vel/upper"]) - 10
+  )
+  assert all(np.isfinite(values).all() for values in profile.rows.values())
+
+
 def test_the_papers_rule(walking, standing):
   """Upper: towards the lower end. Lower: near the observed range. Rounded up."""
   limits = propose_limits(walking, standing, {"upper": 0.5})

@@ -131,6 +131,17 @@ def test_ratios_are_against_the_baseline(template):
   assert "0.50 ±0.25 (0.25×)" in formats.to_markdown(smoothness)
 
 
+@pytest.mark.parametrize(("hopping", "ratio"), [(0.1, None), (-0.4, 0.5)])
+def test_numbers_of_different_signs_have_no_ratio(template, hopping, ratio):
+  rewards, decap = (result(template, m, 1.0) for m in ("smoothness-rewards", "decap"))
+  for evaluated, mean in ((rewards, -0.8), (decap, hopping)):
+    evaluated.metrics["gait"]["correlation"] = {"mean": mean, "std": 0.0}
+  tables = tables_of(rewards, decap, baseline="smoothness-rewards")
+  (gait,) = (table for table in tables if table.title == "Gait")
+  (row,) = (r for r in gait.rows if r.section == "random" and r.label == "DeCap")
+  assert row.cells[0].ratio == ratio
+
+
 def test_further_tables_are_there_where_there_are_numbers(template):
   columns = (
     Column("Samples", ("cost", "samples"), 1, 1e-6, None, "M"),

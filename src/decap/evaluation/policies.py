@@ -13,7 +13,7 @@ from torch import Tensor
 from decap.constraints import TerminationCfg
 from decap.deploy.bundle import JSON_FILE, ONNX_FILE, bundle_name, load_bundle
 from decap.errors import UserError
-from decap.export import torch_from_onnx
+from decap.export import CLOCK_PARAMS, torch_from_onnx
 
 STAND = "stand"
 """Name of the policy that always returns the action zero: the default pose."""
@@ -82,12 +82,13 @@ def load_policy(source: str, device: str = "cpu") -> Policy:
 
 
 def policy_name(source: str) -> str:
-  """What tables and folders of results call a policy; a checkpoint after its run."""
+  """What tables and folders of results call a policy; a file after run or bundle."""
   path = Path(source)
   if not path.is_file():
     return bundle_name(path)
-  path = path.resolve()
-  return f"{path.parent.parent.name}-{path.stem}"
+  folder = path.resolve().parent
+  folder = folder.parent if folder.name == "checkpoints" else folder
+  return f"{bundle_name(folder)}-{path.stem}"
 
 
 def describe_differences(
@@ -111,6 +112,8 @@ def describe_differences(
   told: dict[str, str] = {}  # Of each kind the first: it may be every joint.
   numbers = _numbers(expected)
   for name, value in _numbers(found).items():
+    if name not in numbers:  # Bundles of the first schema do not tell of the clock.
+      continue
     a, b = (np.array(v, float) for v in (value, numbers[name]))  # NaN for none.
     if not np.allclose(a, b, rtol=1e-4, atol=1e-6, equal_nan=True):
       told.setdefault(name.split()[0], f"{name} is {value}, not {numbers[name]}")
@@ -126,8 +129,9 @@ def _numbers(told: Mapping[str, Any]) -> dict[str, Any]:
   }
   terms = {
     f"{key} of observation {term['name']}": term[key]
-    for key in ("scale", "clip")
+    for key in ("scale", "clip", *CLOCK_PARAMS)
     for term in told["observations"]
+    if key in term
   }
   return {**joints, "control_dt_s": told["control_dt_s"], **terms}
 
@@ -169,7 +173,7 @@ def _options(description: Mapping[str, Any], run: Mapping[str, Any]) -> dict[str
   options = {}
   for key, symbol in SYMBOLS.items():
     default = getattr(TerminationCfg(), key)
-    value = description["constraints"].get(key, default)
+    value = description.get("constraints", {}).get(key, default)
     if value != default:
       options[symbol] = f"{value:g}"
   tokens = iter(run.get("overrides", ()))
@@ -177,7 +181,8 @@ def _options(description: Mapping[str, Any], run: Mapping[str, Any]) -> dict[str
     name, _, value = token.removeprefix("--").partition("=")
     value = value or next(tokens, "")
     if name.removeprefix("env.termination.") not in SYMBOLS:
-      options[name.split(".")[-1]] = value
+      # Weights of two rewards, for example, are told apart.
+      options[".".join(name.split(".")[-2:])] = value
   if run.get("blind"):
     options["blind"] = "yes"
   if run.get("limits"):

@@ -59,14 +59,17 @@ class Profile:
 
 def profile_trajectory(trajectory: Trajectory) -> Profile:
   """All steps of a trajectory that count."""
-  valid, layout = trajectory.valid, trajectory.layout
+  valid, layout = trajectory.valid.copy(), trajectory.layout
+  names = layout.limits if valid.any() else ()
+  values = {name: trajectory.quantity(name) for name in names}
+  for value in values.values():  # [T, B, J] or [T, B]
+    valid &= np.isfinite(value).reshape(*valid.shape, -1).all(-1)
   if not valid.any():
     raise UserError(
       "No step counts: every environment was reset before its warm-up of "
-      f"{trajectory.protocol.get('warmup')} steps was over."
+      f"{trajectory.protocol.get('warmup')} steps was over, or is not finite."
     )
-  # [N, J] or [N]
-  counted = {name: trajectory.quantity(name)[valid] for name in layout.limits}
+  counted = {name: value[valid] for name, value in values.items()}  # [N, J] or [N]
   composition = layout.composition()
   q = composition.join({n: torch.from_numpy(q) for n, q in counted.items()})  # [N, C]
   peaks = composition.peaks(q).T.numpy()  # [K, N]

@@ -137,7 +137,10 @@ def keep_larger(
   rollouts, envs, steps = (found.protocol[n] for n in ("rollouts", "envs", "steps"))
   size = rollouts * envs
   now = protocol.rollouts * protocol.envs * protocol.steps
-  if found.policy == policy and size * steps > now:
+  ours, theirs = (
+    {**p, "source": ""} for p in (policy, found.policy)
+  )  # As it was typed.
+  if ours == theirs and size * steps > now:
     raise UserError(
       f"{path} holds a larger evaluation of this policy ({size} environments × {steps} "
       "steps): delete it, or give --output DIR."

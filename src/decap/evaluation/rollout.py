@@ -192,6 +192,7 @@ def run_steps(
       obs[name].copy_(value)
 
   with _stream(env) as stream, torch.no_grad():
+    before(0)  # The same start in every call of one environment.
     obs |= {name: value.clone() for name, value in env.reset(seed=seed)[0].items()}
     watch, seconds = Stopwatch(str(env.device)), 0.0
     watch.lap()

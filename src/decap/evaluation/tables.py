@@ -227,7 +227,8 @@ def _column_cells(
   found = []
   for method, cell, value in zip(methods, cells, losses, strict=True):
     compared = method is not base and against and cell.mean is not None
-    ratio = cell.mean / against if compared else None
+    ratio = cell.mean / against if compared else -1.0
+    ratio = None if ratio < 0.0 else ratio  # Of different signs it says nothing.
     found.append(replace(cell, best=value == least < math.inf, ratio=ratio))
   return found
 
