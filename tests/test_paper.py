@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+import json
 import re
 import shutil
 import sys
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from decap.evaluation.protocol import Protocol
 from decap.evaluation.results import Result
 from decap.rl.config import AgentCfg
 from decap.rl.curves import Curves
@@ -238,7 +240,7 @@ def test_rough_ground_has_its_claim_and_its_kinds(root, template):
   put(root, template, "cpu", 1, 0.5, task="g1-rough", method="decap", seconds=[60.0])
   text = "\n".join(lines(root))
   assert "falls 0.00 against 0.00 a minute, followed 80 against 90 % | no |" in text
-  assert "| DeCap, trained on a CPU (n = 1) | 20.0 | 1.0 | – | – | – |" in text
+  assert "| DeCap, 15 M samples (n = 1) | 20.0 | 1.0 | – | – | – |" in text
   assert paper.GROUNDS not in text
   result = copy.deepcopy(template)
   result.policy = {"name": "g1-flat-mine", "method": "decap", "seed": 1}
@@ -281,7 +283,10 @@ def test_runs_of_the_grid_are_collected(tmp_path, template):
     (folder / "checkpoints").mkdir()
     write_spec(folder, runs[row].spec)
     (folder / "checkpoints" / f"model_{done}.pt").touch()
-    (folder / "metrics.json").touch()
+    told = {"protocol": Protocol(task="g1-flat").to_dict()}
+    (folder / "metrics.json").write_text(json.dumps(told))
+    (folder / "policy").mkdir()
+    (folder / "policy" / "policy.json").write_text(json.dumps({"iteration": done}))
     with Curves(folder, AgentCfg(), 0) as curves:
       for i in range(1, 13):
         times = {"Perf/collection_time": 1.0, "Perf/learning_time": 0.5}

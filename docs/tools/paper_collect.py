@@ -79,11 +79,11 @@ def write_curve(folder: Path, path: Path, steps_per_iteration: int) -> None:
 
 def collect(root: Path, results: Path) -> int:
   """Copy what is there; returns of how many runs."""
-  count = 0
-  for run in read_plan(ROOT / "results" / "paper.yaml").runs:
+  count, plan = 0, read_plan(ROOT / "results" / "paper.yaml")
+  for run in plan.runs:
     job = Job(run, root)
     folder = job.folder()
-    if folder is None or not job.trained() or not job.evaluated():
+    if folder is None or not job.trained() or not job.evaluated(plan):
       continue
     stem = results / run.spec.task / f"{row_name(run)}-{run.spec.seed}"
     stem.parent.mkdir(parents=True, exist_ok=True)

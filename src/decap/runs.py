@@ -161,6 +161,14 @@ def load_spec(run: str | Path) -> RunSpec:
     raise UserError(f"{path} is damaged: {error}.") from error
 
 
+def exported(folder: Path) -> int | None:
+  """Iteration of a run's bundle; none where a kill came before it."""
+  try:
+    return json.loads((folder / "policy" / "policy.json").read_text())["iteration"]
+  except (OSError, ValueError, KeyError, TypeError):
+    return None
+
+
 def run_folder(run: str | Path) -> Path:
   """Folder of a run, given itself or one of its checkpoints."""
   path = Path(run)

@@ -9,6 +9,7 @@ import pytest
 from rich.console import Console
 
 from decap.errors import UserError
+from decap.evaluation.protocol import Protocol, file_names
 from decap.rl.display import Status
 from decap.rl.status import STATUS_FILE, StatusFile, read_status
 from decap.sweep import display, mps
@@ -32,7 +33,21 @@ def make_folder(job: Job, iteration: int, stamp: str = "2025", **changes):
   if iteration:
     (folder / "checkpoints").mkdir()
     (folder / "checkpoints" / f"model_{iteration}.pt").touch()
+    export(folder, iteration)
   return folder
+
+
+def export(folder, iteration: int) -> None:
+  (folder / "policy").mkdir(exist_ok=True)
+  (folder / "policy" / "policy.json").write_text(json.dumps({"iteration": iteration}))
+
+
+def measure(folder, label: str = "", **protocol):
+  """Metrics as an evaluation leaves them."""
+  told = Protocol(task="g1-flat", **protocol).to_dict()
+  path = folder / file_names(label)[0]
+  path.write_text(json.dumps({"protocol": told}))
+  return path
 
 
 def test_progress_is_read_from_what_training_writes(tmp_path):
@@ -89,22 +104,43 @@ def test_a_run_is_found_by_its_description(tmp_path):
   late = make_folder(job, 12, "2027", iterations=3)
   assert job.folder() == late
   assert job.trained()
+  # A kill between the last checkpoint and the bundle of it.
+  export(late, 9)
+  assert not job.trained()
+  (late / "policy" / "policy.json").unlink()
+  assert not job.trained()
 
 
 def test_metrics_count_only_if_newer_than_the_checkpoint(tmp_path):
   job = make_job(tmp_path)
   folder = make_folder(job, 10)
-  metrics = folder / "metrics.json"
-  assert not job.evaluated()
-  metrics.touch()
+  plan = Plan(runs=(job.run,))
+  assert not job.evaluated(plan)
+  metrics = measure(folder)
   os.utime(metrics, (1, 1))
-  assert not job.evaluated()
+  assert not job.evaluated(plan)
   os.utime(metrics)
-  assert job.evaluated()
-  # Another protocol has another file.
-  assert not job.evaluated("disturbed")
-  (folder / "metrics-disturbed.json").touch()
-  assert job.evaluated("disturbed")
+  assert job.evaluated(plan)
+  metrics.touch()
+  metrics.write_text("")
+  assert not job.evaluated(plan)
+
+
+def test_metrics_count_only_for_what_was_asked(tmp_path):
+  job = make_job(tmp_path)
+  folder = make_folder(job, 10)
+  plan, quick, disturbed = (
+    make_plan({**DATA, "evaluate": options})
+    for options in (True, {"quick": True}, {"disturbed": True})
+  )
+  measure(folder, rollouts=4, envs=16, steps=300, per_command=16)
+  assert job.evaluated(quick) and not job.evaluated(plan)
+  measure(folder)
+  # A larger one serves, too; another protocol has another file.
+  assert job.evaluated(quick) and job.evaluated(plan)
+  assert not job.evaluated(disturbed)
+  measure(folder, "disturbed", disturbed=True)
+  assert job.evaluated(disturbed)
 
 
 def test_commands_start_and_continue(tmp_path):
@@ -166,7 +202,7 @@ def test_estimate(tmp_path):
 
 def test_nothing_is_started_when_all_is_done(tmp_path):
   job = make_job(tmp_path)
-  (make_folder(job, 10) / "metrics.json").touch()
+  measure(make_folder(job, 10))
   plan = Plan(runs=(job.run,), device="cpu", jobs=1)
   scheduler = LocalScheduler(plan, tmp_path, {}, 0, display.PlainBoard())
   scheduler.work()

@@ -241,9 +241,11 @@ def test_the_papers_grid_gives_all_methods_the_same_samples():
     seeds = {1, 2, 3, 4, 5} if method == "decap" else {1, 2, 3}
     assert {r.spec.seed for r in methods if r.spec.method == method} == seeds
   continued = [run for run in runs if run.spec.init_from]
-  assert len({run.label for run in continued if run.spec.task == "g1-flat"}) == 10
+  weights = [run for run in continued if run.label.startswith("weights")]
+  ablations = [r for r in continued if r.spec.task == "g1-flat" and r not in weights]
+  assert len({run.label for run in ablations}) == 10 and len(weights) == 5
   for run in continued:
-    millions = {"g1-flat": 10, "g1-rough": 15}[run.spec.task]
+    millions = 7.5 if run.spec.task == "g1-rough" else 3 if run in weights else 10
     assert samples[run.name] == pytest.approx(millions * 1e6, rel=0.01)
-    if run.spec.task == "g1-rough":  # From its own method's policy.
+    if run not in ablations:  # From its own method's policy.
       assert f"g1-flat-{run.spec.method}/" in str(run.spec.init_from)

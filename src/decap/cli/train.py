@@ -155,21 +155,11 @@ def _continued(args: TrainArgs) -> tuple[RunSpec, Path]:
     )
   done, end = checkpoint_files.iteration_of(path), spec.iterations
   if done is not None and end is not None:
-    if done > end or (done == end and _exported(runs.run_folder(path), done)):
+    if done > end or (done == end and runs.exported(runs.run_folder(path)) == done):
       raise UserError(
         f"{path} is at iteration {done} of {end}; give a larger --iterations."
       )
   return spec, path
-
-
-def _exported(folder: Path, iteration: int) -> bool:
-  """Whether a run has the bundle of its end; a kill may have come before that."""
-  from decap.deploy.bundle import read_info
-
-  try:
-    return read_info(folder / "policy")["iteration"] == iteration
-  except UserError:
-    return False
 
 
 def train(

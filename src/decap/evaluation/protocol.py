@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Annotated, Any, Literal
@@ -128,6 +129,13 @@ class Protocol:
     """The label for a policy of `task`, which may be another than this one."""
     away = self.task if task not in (None, self.task) else ""
     return "-".join(part for part in (away, self.label) if part)
+
+  def is_within(self, other: Mapping[str, Any]) -> bool:
+    """Whether an evaluation, by what its file says, is of this kind and no smaller."""
+    ours, sizes = self.to_dict(), ("rollouts", "envs", "steps")
+    alike = {**other, **{name: ours[name] for name in sizes}}
+    least, there = (math.prod(p[name] for name in sizes) for p in (ours, other))
+    return not differing(alike, ours) and there >= least
 
   def to_dict(self) -> dict[str, Any]:
     return {**asdict(self), "command": list(self.command) if self.command else None}

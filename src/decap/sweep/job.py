@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -17,7 +18,7 @@ from decap.evaluation.protocol import file_names
 from decap.rl import checkpoint_files
 from decap.rl.display import Status
 from decap.rl.status import read_status
-from decap.runs import RUN_FILE, RunSpec, load_spec
+from decap.runs import RUN_FILE, RunSpec, exported, load_spec
 from decap.sweep.plan import Plan, PlannedRun
 from decap.sweep.sections import tokens
 
@@ -52,22 +53,30 @@ class Job:
     return _latest_iteration(folder) if folder else 0
 
   def trained(self) -> bool:
-    return self.done_iterations() >= self.run.iterations
-
-  def evaluated(self, label: str = "") -> bool:
-    """Whether the newest checkpoint has metrics of that label."""
+    """Whether the run has come to its end, and to the bundle of it."""
+    if self.done_iterations() < self.run.iterations:
+      return False
     folder = self.folder()
+    return folder is not None and (exported(folder) or 0) >= self.run.iterations
+
+  def evaluated(self, plan: Plan) -> bool:
+    """Whether the newest checkpoint has metrics of the plan's protocol, or a larger."""
+    folder, task = self.folder(), self.run.spec.task
     if folder is None or not (found := checkpoint_files.list_checkpoints(folder)):
       return False
-    metrics = folder / file_names(label)[0]
-    return metrics.exists() and metrics.stat().st_mtime >= found[-1][1].stat().st_mtime
+    metrics = folder / file_names(plan.evaluation_label(task))[0]
+    try:
+      measured = json.loads(metrics.read_text())["protocol"]
+      newer = metrics.stat().st_mtime >= found[-1][1].stat().st_mtime
+      return newer and plan.protocol(task).is_within(measured)
+    except (OSError, ValueError, KeyError, TypeError):
+      return False  # What cannot be read is measured again.
 
   def next_stage(self, plan: Plan) -> tuple[State, list[str]]:
     """What is left of the run: the state that it is in then, and arguments of `decap`."""
     if not self.trained():
       return "training", train_command(self, plan)
-    task = self.run.spec.task
-    if plan.evaluate is False or self.evaluated(plan.evaluation_label(task)):
+    if plan.evaluate is False or self.evaluated(plan):
       return "done", []
     command = ["evaluate", str(self.folder()), "--device", plan.device]
     return "evaluating", [*command, *tokens(plan.evaluate)]

@@ -17,7 +17,7 @@ from typing import Annotated, Any
 from tyro.conf import Fixed
 
 from decap.errors import UserError
-from decap.evaluation.protocol import ProtocolArgs
+from decap.evaluation.protocol import Protocol, ProtocolArgs
 from decap.files import read_yaml
 from decap.methods import get_method
 from decap.options.args import FINITE, SEED, Args, above, at_least
@@ -176,10 +176,13 @@ class Plan(RunKeys):
       for run in self.runs
     )
 
+  def protocol(self, task: str) -> Protocol:
+    """How a run of `task` is evaluated."""
+    return self.evaluation.protocol(self.evaluation.task or task)
+
   def evaluation_label(self, task: str) -> str:
     """What names the metrics file of a run of `task`: empty, or e.g. ``disturbed``."""
-    protocol = self.evaluation.protocol(self.evaluation.task or task)
-    return protocol.label_for(task)
+    return self.protocol(task).label_for(task)
 
 
 def read_plan(path: str | Path) -> Plan:
