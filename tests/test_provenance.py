@@ -19,6 +19,13 @@ def test_what_is_running_now(monkeypatch):
   assert set(made) == {"command", "commit", "versions", "date"}
 
 
+def test_several_processes_remember_the_command_of_all(monkeypatch):
+  monkeypatch.setattr(sys, "argv", ["decap", "train"])
+  command = "decap train --gpus 2 --task g1-flat"
+  monkeypatch.setenv(provenance.COMMAND_VARIABLE, command)
+  assert provenance.made_by()["command"] == command
+
+
 def test_a_run_that_goes_on_keeps_its_first_command(tmp_path, monkeypatch):
   (tmp_path / "params").mkdir()
   for arguments in (["train", "--seed", "2"], ["train", "--resume", "a"], ["train"]):

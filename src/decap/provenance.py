@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import platform
 import shlex
 import subprocess
@@ -16,6 +17,8 @@ from typing import Any
 from decap import __version__
 
 HISTORY_FILE = "params/history.jsonl"
+COMMAND_VARIABLE = "DECAP_COMMAND"
+"""Of the environment: the command that started this process and others beside it."""
 PACKAGES = ("mjlab", "mujoco", "mujoco-warp", "rsl-rl-lib", "torch", "numpy")
 
 
@@ -62,7 +65,8 @@ def made_by(folder: Path | None = None) -> dict[str, Any]:
     folder: A run that goes on: its first command stays the command, since that is the
       one to repeat.
   """
-  command = shlex.join(["decap", *sys.argv[1:]])
+  # Of several processes none was started with the user's own command.
+  command = os.environ.get(COMMAND_VARIABLE) or shlex.join(["decap", *sys.argv[1:]])
   first = _first_command(folder) if folder else None
   return {
     **({"command": first, "resumed_by": command} if first else {"command": command}),

@@ -9,6 +9,7 @@ import io
 import logging
 import os
 import platform
+import shlex
 import signal
 import sys
 import time
@@ -60,6 +61,7 @@ def launch(number: int, argv: Sequence[str]) -> int:
   from torch.distributed.elastic.multiprocessing.api import SignalException
   from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 
+  os.environ[provenance.COMMAND_VARIABLE] = shlex.join(["decap", *argv])
   os.environ.setdefault("OMP_NUM_THREADS", "1")  # As torchrun does, with a warning.
   options = ["--standalone", "--nproc-per-node", str(number), "-m", "decap", *rest]
   arguments = torchrun.parse_args(options)
@@ -80,6 +82,7 @@ def launch(number: int, argv: Sequence[str]) -> int:
     return INTERRUPTED
   finally:
     logging.disable(logging.NOTSET)
+    del os.environ[provenance.COMMAND_VARIABLE]
 
 
 def check_devices(number: int, device: str) -> None:
