@@ -121,6 +121,50 @@ def test_keys_of_a_terminal():
   stream.close()
 
 
+@pytest.fixture
+def typed():
+  """A keyboard that was polled once, and a function that types and polls."""
+  leader, follower = os.openpty()
+  stream = os.fdopen(follower, "r")
+  keyboard = Keyboard(stream)
+  keyboard.poll(0.0, None)
+
+  def type_in(*parts: bytes) -> Requests:
+    found = NONE
+    for part in parts:
+      os.write(leader, part)
+      found = found | keyboard.poll(0.0, None).requests
+    return found
+
+  yield type_in
+  keyboard.close()
+  stream.close()
+  os.close(leader)
+
+
+@pytest.mark.parametrize(
+  "key",
+  [
+    *(b"\x1b[2~", b"\x1b[1~", b"\x1b[20~", b"\x1b[15~", b"\x1b[1;5A", b"\x1b[A"),
+    *(b"\x1bOP", b"\x1bO1;2P", b"\x1b[[A", b"\x1b1", b"\x1b\x1b[2~", b"\x9b2~"),
+    b"\x1b[200~",
+  ],
+)
+def test_function_keys_start_nothing_whole_or_in_pieces(typed, key):
+  assert typed(key) == NONE
+  assert typed(*(bytes([byte]) for byte in key)) == NONE
+  assert typed(b"\x1b[1" + key) == NONE  # After a sequence that was cut off.
+  assert typed(b"1") == Requests(stand=True)
+  assert typed(key + b"2" + key) == Requests(policy=True)
+
+
+@pytest.mark.parametrize("before", [b"\x1b", b"\x1b[", b"\x1b[1;", b"\x1bO"])
+def test_a_space_stops_even_within_a_sequence(typed, before):
+  assert typed(before + b" ") == Requests(stop=True)
+  assert typed(before) == NONE
+  assert typed(b" ") == Requests(stop=True)
+
+
 def test_the_terminal_is_given_back():
   leader, follower = os.openpty()
   stream = os.fdopen(follower, "r")

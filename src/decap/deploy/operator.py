@@ -195,13 +195,15 @@ class Keyboard:
     tty.setcbreak(self._fd)
     os.set_blocking(self._fd, False)
     self._stick = np.zeros(3)
+    self._sequence = ""
+    """Whether a function key's sequence "begins" or "goes on"; empty between them."""
 
   def poll(self, now_s: float, state: RobotState | None) -> Input:
     del now_s, state
     requests, keys = NONE, ""
     try:
       data = os.read(self._fd, 64)
-      keys = data.decode(errors="ignore")
+      keys = self._letters(data.decode("latin-1"))
       requests = Requests(stop=not data)  # The terminal was closed.
     except BlockingIOError:
       pass
@@ -216,6 +218,26 @@ class Keyboard:
 
     os.set_blocking(self._fd, True)
     termios.tcsetattr(self._fd, termios.TCSADRAIN, self._saved)
+
+  def _letters(self, keys: str) -> str:
+    """Keys without the sequences of function keys, which may come in pieces.
+
+    Insert is ESC [ 2 ~, and must not be a 2. A space always counts.
+    """
+    found = ""
+    for key in keys:
+      if key == " ":
+        found += key
+      elif key in "\x1b\x8f\x9b":
+        self._sequence = "begins" if key == "\x1b" else "goes on"
+      elif self._sequence == "begins":  # Alt and a letter ends with the letter.
+        self._sequence = "goes on" if key in "[O" else ""
+      elif self._sequence:
+        if not ("!" <= key <= "?" or key == "["):
+          self._sequence = ""
+      else:
+        found += key
+    return found
 
   def _press(self, key: str) -> Requests:
     moves = {"w": (0, 1), "s": (0, -1), "a": (1, 1), "d": (1, -1)}
