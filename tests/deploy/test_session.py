@@ -188,11 +188,13 @@ def test_the_screen_shows_state_command_margins_and_the_last_stop():
 
 
 def test_real_time_priority_is_given_back_or_its_lack_is_said(monkeypatch):
-  before = os.sched_getscheduler(0)
+  def scheduler():
+    return os.sched_getscheduler(0) & ~os.SCHED_RESET_ON_FORK
+
+  before = scheduler()
   with real_time(True) as note:
-    got_it = os.sched_getscheduler(0) & ~os.SCHED_RESET_ON_FORK == os.SCHED_FIFO
-    assert got_it == (note == "")
-  assert os.sched_getscheduler(0) == before
+    assert (scheduler() == os.SCHED_FIFO) == (note == "")
+  assert scheduler() == before
 
   def refuse(*_):
     raise PermissionError
@@ -202,3 +204,18 @@ def test_real_time_priority_is_given_back_or_its_lack_is_said(monkeypatch):
     assert "limits.conf" in note
   with real_time(False) as note:
     assert note == ""
+
+
+def test_real_time_priority_is_given_back_without_privileges(monkeypatch):
+  # The kernel's rule: who has no CAP_SYS_NICE may not clear SCHED_RESET_ON_FORK.
+  policies = [os.SCHED_OTHER]
+
+  def unprivileged(_, policy, param):
+    if policies[-1] & os.SCHED_RESET_ON_FORK and not policy & os.SCHED_RESET_ON_FORK:
+      raise PermissionError(1, "Operation not permitted")
+    policies.append(policy)
+
+  monkeypatch.setattr(os, "sched_setscheduler", unprivileged)
+  with real_time(True) as note:
+    assert note == ""
+  assert policies[-1] == os.SCHED_OTHER | os.SCHED_RESET_ON_FORK

@@ -122,7 +122,10 @@ def real_time(wanted: bool) -> Iterator[str]:
   try:
     yield ""
   finally:
-    os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+    # Without privileges the flag cannot be taken back; nor does it hurt.
+    with contextlib.suppress(OSError):
+      ordinary = os.SCHED_OTHER | os.SCHED_RESET_ON_FORK
+      os.sched_setscheduler(0, ordinary, os.sched_param(0))
 
 
 def drive(
