@@ -209,6 +209,17 @@ def test_the_watchdog_damps_when_the_controller_cannot(domain, how):
   port.close()
 
 
+def test_the_watchdog_runs_nothing_from_the_current_folder(
+  domain, tmp_path, monkeypatch
+):
+  ran = tmp_path / "ran"
+  for name in ("numpy", "json", "decap"):
+    (tmp_path / f"{name}.py").write_text(f"open({str(ran)!r}, 'w')\n")
+  monkeypatch.chdir(tmp_path)
+  Watchdog("lo", domain, MOTORS.name, mode_machine=5, hang_s=0.3).close()
+  assert not ran.exists()
+
+
 def test_nothing_moves_without_a_watchdog(domain, monkeypatch):
   monkeypatch.setattr(sys, "executable", shutil.which("true"))
   with pytest.raises(UserError, match="The watchdog did not start"):

@@ -5,7 +5,7 @@ cycle of the controller is a byte in it. An end of file is a death, silence is a
 and both end in damping, sent again and again. It latches: a controller that wakes up
 sees commands that are not its own and stops.
 
-Run as ``python -m decap.deploy.watchdog``, so that it shares nothing with what died.
+It is a Python of its own, so that it shares nothing with what died.
 """
 
 from __future__ import annotations
@@ -28,6 +28,13 @@ HANG_S = 0.1
 DAMP_S = 5.0
 """How long damping is repeated; a robot that fell in this time lies still."""
 GOODBYE = b"q"
+
+# Neither -m nor -c alone: both look for modules in the current folder first, which may
+# be anybody's, and Python 3.10 has no -P.
+_START = (
+  "import sys; sys.path[:] = [folder for folder in sys.path if folder]; "
+  "from decap.deploy.watchdog import main; sys.exit(main(sys.argv[1:]))"
+)
 
 
 class Watchdog:
@@ -52,7 +59,7 @@ class Watchdog:
     os.set_blocking(self._pipe, False)
     arguments = [interface, domain, robot, mode_machine, hang_s, read_end, events or ""]
     self._process = subprocess.Popen(
-      [sys.executable, "-m", "decap.deploy.watchdog", *map(str, arguments)],
+      [sys.executable, "-c", _START, *map(str, arguments)],
       pass_fds=[read_end],
       start_new_session=True,  # Ctrl-C in the terminal must not reach it.
       stdout=subprocess.PIPE,
@@ -140,7 +147,3 @@ def _report(text: str, events: str) -> None:
     with contextlib.suppress(OSError), open(events, "a", encoding="utf-8") as file:
       line = {"time_s": round(time.monotonic(), 4), "event": text}
       file.write(json.dumps(line) + "\n")
-
-
-if __name__ == "__main__":
-  sys.exit(main(sys.argv[1:]))
