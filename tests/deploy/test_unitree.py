@@ -1,9 +1,11 @@
 """DDS for real: two processes that exchange states and commands over the loopback."""
 
 import contextlib
+import functools
 import importlib.util
 import os
 import shutil
+import subprocess
 import sys
 import threading
 import time
@@ -206,6 +208,38 @@ def test_the_watchdog_damps_when_the_controller_cannot(domain, how):
     assert _damped(port, 1.0) > 50
     watchdog._process.kill()
     watchdog._process.wait()
+  port.close()
+
+
+@pytest.mark.parametrize("stuck", ["terminal", "disk"])
+def test_a_stuck_terminal_or_disk_does_not_keep_damping_back(
+  domain, stuck, tmp_path, monkeypatch
+):
+  port = SimulatorPort(MOTORS, "lo", domain)
+  port.publish(state())
+  events = tmp_path / "events.jsonl"
+  read_end, terminal = os.pipe()
+  if stuck == "terminal":
+    os.set_blocking(terminal, False)
+    with contextlib.suppress(BlockingIOError):
+      while os.write(terminal, bytes(4096)):
+        pass
+    os.set_blocking(terminal, True)
+  else:
+    os.mkfifo(events)  # Nobody reads: it does not even open.
+  popen = functools.partial(subprocess.Popen, stderr=terminal)
+  monkeypatch.setattr(subprocess, "Popen", popen)
+  watchdog = Watchdog("lo", domain, MOTORS.name, 5, hang_s=0.3, events=events)
+  watchdog.beat()
+  assert _damped(port, 1.0) > 50
+  if stuck == "terminal":
+    assert "hang of the controller" in events.read_text()
+  else:
+    assert (
+      os.read(read_end, 4096) == b"decap watchdog: hang of the controller: damping\n"
+    )
+  watchdog._process.kill()
+  watchdog._process.wait()
   port.close()
 
 

@@ -17,11 +17,16 @@ import select
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from decap.deploy.robot_io import COMMAND_DT_S
 from decap.errors import UserError
+
+if TYPE_CHECKING:
+  from decap.deploy.dds import Writer
 
 HANG_S = 0.1
 """Silence of the controller that counts as a hang."""
@@ -129,20 +134,34 @@ def main(arguments: list[str]) -> int:
   print("watching", flush=True)
   how = watch(int(pipe), float(hang_s))
   if how != "goodbye":
-    writer.write(damping)
-    _report(f"watchdog: {how} of the controller: damping", events)
-    end_s = time.monotonic() + DAMP_S
-    while time.monotonic() < end_s:
-      writer.write(damping)
-      time.sleep(COMMAND_DT_S)
+    _damp(writer, damping, f"watchdog: {how} of the controller: damping", events)
   participant.close()
   return 0
 
 
-def _report(text: str, events: str) -> None:
-  """Say what happened, on the terminal and in the flight's log if there is one."""
+def _damp(writer: Writer, damping: bytes, text: str, events: str) -> None:
+  """Send damping again and again, and meanwhile say why."""
+  end_s, told = time.monotonic() + DAMP_S, False
+  while time.monotonic() < end_s:
+    with contextlib.suppress(UserError):  # The network may come back.
+      writer.write(damping)
+    if not told:
+      told = True
+      # Threads: a terminal or disk that is stuck must not keep damping back.
+      for report in (_say, _note):
+        with contextlib.suppress(RuntimeError):  # No thread is to be had.
+          threading.Thread(target=report, args=[text, events], daemon=True).start()
+    time.sleep(COMMAND_DT_S)
+
+
+def _say(text: str, _: str) -> None:
+  """On the terminal; without a buffer, whose lock would be held while it is stuck."""
   with contextlib.suppress(OSError):
-    print(f"decap {text}", file=sys.stderr, flush=True)
+    os.write(2, f"decap {text}\n".encode())
+
+
+def _note(text: str, events: str) -> None:
+  """In the flight's log, if there is one."""
   if events:
     with contextlib.suppress(OSError), open(events, "a", encoding="utf-8") as file:
       line = {"time_s": round(time.monotonic(), 4), "event": text}
