@@ -13,13 +13,14 @@ from pathlib import Path
 import pytest
 
 from decap.cli import main
+from decap.deploy.operator import Script
 from decap.deploy.recorder import read_events, read_flight
 from decap.deploy.screen import Screen
-from decap.deploy.session import load_policies, real_time
+from decap.deploy.session import drive, load_policies, real_time, stopped_by_fault
 from decap.deploy.states import Mode
 
 from .network import needs_dds, peer
-from .robots import POLICY, plain_onnx
+from .robots import MOTORS, POLICY, IdealRobot, plain_onnx, released
 from .test_controller import Driven
 
 ROOT = Path(__file__).parents[2]
@@ -165,7 +166,7 @@ class Terminal:
 def test_the_screen_shows_state_command_margins_and_the_last_stop():
   terminal = Terminal()
   screen = Screen("buttons", terminal)
-  screen.remark = lambda: "recording ended: full"
+  screen.remarks = lambda: ["recording ended: full"]
   driven = Driven("0.1 stand\n0.5 policy\n0.6 0.3 0 0\n1.0 stop")
   driven.controller.observers.append(screen)
   driven.run(1.3)
@@ -185,6 +186,70 @@ def test_the_screen_shows_state_command_margins_and_the_last_stop():
   ):
     assert part in last
   assert max(len(line) for line in last.splitlines()) <= 100
+
+
+def test_without_a_terminal_remarks_are_on_standard_error_once(capsys):
+  screen, remarks = Screen("buttons"), ["no real-time priority"]
+  screen.remarks = lambda: remarks
+  driven = Driven("0.1 stand")
+  driven.controller.observers.append(screen)
+  driven.run(0.5)
+  remarks.append("the disk is full")
+  driven.run(0.5)
+  screen.close()
+  captured = capsys.readouterr()
+  assert captured.err == "decap: no real-time priority\ndecap: the disk is full\n"
+  assert captured.out == "     0.10 s  passive → stand\n"
+
+
+class Guard:
+  """A watchdog that ends when it is told to, and remembers what it hears."""
+
+  def __init__(self, ends_s: float = float("inf")):
+    self.robot, self.ends_s = IdealRobot(), ends_s
+    self.heard: list[str] = []
+
+  def alive(self):
+    return self.robot.time_s < self.ends_s
+
+  def beat(self):
+    self.heard.append("beat")
+
+  def goodbye(self):
+    self.heard.append("goodbye")
+
+
+def _drive(script, watchdog=None, recorder=None, screen=None, seconds=5.0):
+  """A drive of the ideal robot with stand-ins; returns its controller."""
+  watchdog = watchdog or Guard()
+  events = []
+  controller = drive(
+    watchdog.robot,
+    MOTORS,
+    [released()],
+    Script(script),
+    watchdog=watchdog,
+    recorder=recorder,
+    screen=screen or (lambda _, cycle: events.extend(cycle.events)),
+    seconds=seconds,
+  )
+  return controller, events
+
+
+def test_a_watchdog_that_ends_stops_the_drive_for_good():
+  script = "0 stand\n3.1 policy\n4.5 reset\n4.6 stand"
+  controller, events = _drive(script, Guard(ends_s=4.0))
+  gone = "the watchdog has ended: a dead controller would not be noticed"
+  assert events[2:] == [
+    *("policy → damping", f"stop: {gone}", f"refused reset: {gone}"),
+    f"refused stand: reset first ({gone})",
+  ]
+  assert controller.machine.mode is Mode.DAMPING and stopped_by_fault(controller)
+
+
+def test_nothing_stands_up_without_a_watchdog():
+  controller, events = _drive("1 stand", Guard(ends_s=0.5))
+  assert events[0].startswith("refused stand: the watchdog has ended")
 
 
 def test_real_time_priority_is_given_back_or_its_lack_is_said(monkeypatch):

@@ -68,6 +68,7 @@ class DeployArgs(Args):
 def _drive(options: DeployArgs, bundles, motors) -> int:
   from decap.deploy import session
   from decap.deploy.operator import make_operator
+  from decap.deploy.recorder import Recorder
   from decap.deploy.screen import Screen
   from decap.deploy.unitree import ROBOT_DOMAIN, SIMULATION_DOMAIN
 
@@ -85,13 +86,13 @@ def _drive(options: DeployArgs, bundles, motors) -> int:
     log = None if options.no_log else Path(options.log or default)
     watchdog = session.start_watchdog(robot, interface, domain, options.simulator, log)
     screen = Screen(help_line)
+    recorder = Recorder(log, options.log_mb) if log else None
     controller = session.drive(
       robot,
       motors,
       bundles,
       operator,
-      log=log,
-      log_mb=options.log_mb,
+      recorder=recorder,
       screen=screen,
       watchdog=watchdog,
       seconds=options.seconds or float("inf"),

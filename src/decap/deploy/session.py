@@ -24,6 +24,7 @@ from decap.deploy.robot_io import Robot, RobotState
 from decap.deploy.robots import motors_for
 from decap.deploy.screen import Screen
 from decap.deploy.states import Mode, Requests
+from decap.deploy.stops import Deadlines, Limits, Tolerated
 from decap.deploy.unitree import UnitreeRobot
 from decap.deploy.watchdog import HANG_S, Watchdog
 from decap.errors import UserError
@@ -33,6 +34,9 @@ LISTEN_S = 0.5
 """How long other publishers are listened for before anything is sent."""
 FAREWELL_S = 2.0
 """Damping before the controller leaves."""
+LOOK_S = 0.1
+"""Time between two looks at whether the watchdog still runs."""
+WATCHDOG_GONE = "the watchdog has ended: a dead controller would not be noticed"
 REAL_TIME_PRIORITY = 40
 """Above ordinary programs, below what the kernel itself needs."""
 
@@ -103,6 +107,24 @@ class Ending:
     return self._since_s is not None and now_s >= self._since_s + FAREWELL_S
 
 
+class Watched(Deadlines):
+  """Deadlines of the loop, and a look at the watchdog: nothing moves without it."""
+
+  def __init__(self, limits: Limits, tolerated: Tolerated, watchdog: Watchdog):
+    super().__init__(limits, tolerated)
+    self._watchdog = watchdog
+    self._next_s = 0.0
+    self._gone = False
+
+  def fault(self, now_s: float, lag_s: float) -> str | None:
+    """What is wrong with timing or watchdog; one that has ended stays a fault."""
+    if not self._gone and now_s >= self._next_s:
+      self._next_s = now_s + LOOK_S
+      self._gone = not self._watchdog.alive()
+    timing = super().fault(now_s, lag_s)
+    return timing or (WATCHDOG_GONE if self._gone else None)
+
+
 @contextlib.contextmanager
 def real_time(wanted: bool) -> Iterator[str]:
   """Let the loop go first on a busy machine, where the system allows it.
@@ -134,8 +156,7 @@ def drive(
   bundles: Sequence[Bundle],
   operator: Operator,
   *,
-  log: Path | None = None,
-  log_mb: float,
+  recorder: Recorder | None = None,
   screen: Screen | None = None,
   watchdog: Watchdog | None = None,
   seconds: float = float("inf"),
@@ -150,13 +171,14 @@ def drive(
   with Ending(operator, end_s) as ending, real_time(priority) as note:
     controller = Controller(robot, motors, bundles, ending)
     if watchdog:
+      tolerated = controller.monitor.tolerated
+      controller.deadlines = Watched(controller.limits, tolerated, watchdog)
       controller.observers.append(lambda *_: watchdog.beat())
-    recorder = Recorder(log, log_mb) if log else None
     if recorder:
       recorder.start(controller)
       controller.observers.append(recorder)
     if screen:
-      screen.remark = lambda: _remark(note, recorder, watchdog)
+      screen.remarks = lambda: _remarks(note, recorder, watchdog)
       controller.observers.append(screen)
     gc.collect()
     gc.freeze()
@@ -191,13 +213,13 @@ def stopped_by_fault(controller: Controller) -> bool:
   return controller.machine.mode is Mode.DAMPING and reason != "stopped by the operator"
 
 
-def _remark(note: str, recorder: Recorder | None, watchdog: Watchdog | None) -> str:
-  remarks = [note] if note else []
-  if recorder and recorder.problem:
-    remarks.append(recorder.problem)
+def _remarks(
+  note: str, recorder: Recorder | None, watchdog: Watchdog | None
+) -> list[str]:
+  remarks = [note, recorder.problem if recorder else ""]
   if watchdog and not watchdog.alive():
-    remarks.append("the watchdog has ended: a dead controller would not be noticed")
-  return " · ".join(remarks)
+    remarks.append(WATCHDOG_GONE)
+  return [remark for remark in remarks if remark]
 
 
 def _summarise(recorder: Recorder, controller: Controller) -> None:
