@@ -1,7 +1,10 @@
 """Operators: remote's bytes, scripts, keys and gamepads become the same requests."""
 
 import os
+import signal
 import struct
+import termios
+import threading
 
 import numpy as np
 import pytest
@@ -163,6 +166,67 @@ def test_a_space_stops_even_within_a_sequence(typed, before):
   assert typed(before + b" ") == Requests(stop=True)
   assert typed(before) == NONE
   assert typed(b" ") == Requests(stop=True)
+
+
+def test_a_terminal_that_waits_for_lines_never_keeps_the_loop_waiting():
+  leader, follower = os.openpty()
+  with os.fdopen(follower, "r") as stream:
+    keyboard = Keyboard(stream)
+    keyboard.poll(0.0, None)
+    as_a_shell_leaves_it = keyboard._saved
+    termios.tcsetattr(follower, termios.TCSANOW, as_a_shell_leaves_it)
+    os.set_blocking(follower, True)
+    thread = threading.Thread(target=keyboard.poll, args=[0.0, None], daemon=True)
+    thread.start()
+    thread.join(timeout=2.0)
+    assert not thread.is_alive()
+    keyboard.close()
+  os.close(leader)
+
+
+def test_keys_count_one_by_one_again_after_a_program_is_continued():
+  leader, follower = os.openpty()
+  heard = []
+  old = signal.signal(signal.SIGCONT, lambda *_: heard.append("continued"))
+  try:
+    with os.fdopen(follower, "r") as stream:
+      keyboard = Keyboard(stream)
+      keyboard.poll(0.0, None)
+      termios.tcsetattr(follower, termios.TCSANOW, keyboard._saved)
+      os.set_blocking(follower, True)
+      os.kill(os.getpid(), signal.SIGCONT)
+      keyboard.poll(0.0, None)
+      os.write(leader, b" ")
+      assert keyboard.poll(0.0, None).requests == Requests(stop=True)
+      assert heard == ["continued"] and not os.get_blocking(follower)
+      keyboard.close()
+    os.kill(os.getpid(), signal.SIGCONT)
+    assert heard == ["continued"] * 2
+  finally:
+    signal.signal(signal.SIGCONT, old)
+  os.close(leader)
+
+
+def test_keys_typed_before_the_drive_start_nothing_but_stop():
+  leader, follower = os.openpty()
+  with os.fdopen(follower, "r") as stream:
+    for typed, expected in ((b"1w" + b"2" * 100, False), (b"1 2", True)):
+      keyboard = Keyboard(stream)
+      os.write(leader, typed)
+      wanted = keyboard.poll(0.0, None)
+      assert wanted.requests == Requests(stop=expected) and not wanted.stick.any()
+      assert keyboard.poll(0.0, None).requests == NONE
+      os.write(leader, b"1")
+      assert keyboard.poll(0.0, None).requests == Requests(stand=True)
+      keyboard.close()
+  os.close(leader)
+
+
+def test_a_terminal_that_hung_up_is_let_go():
+  leader, follower = os.openpty()
+  keyboard = Keyboard(os.fdopen(follower, "r"))
+  os.close(leader)
+  keyboard.close()
 
 
 def test_the_terminal_is_given_back():
