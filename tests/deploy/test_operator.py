@@ -68,11 +68,24 @@ def test_chords_count_once_but_stops_as_long_as_they_are_held(chord, expected):
   def poll(*pressed):
     return source.poll(0.0, state(remote=remote(*pressed))).requests
 
+  assert poll() == NONE
   assert poll(chord[0]) == (expected if len(chord) == 1 else NONE)
   if len(chord) > 1:
     assert poll(*chord) == expected
   assert poll(*chord) == (expected if expected.stop else NONE)
   assert poll() == NONE
+
+
+def test_a_chord_held_from_the_start_counts_once_it_is_pressed_anew():
+  source = Remote()
+
+  def poll(*pressed):
+    return source.poll(0.0, state(remote=remote(*pressed))).requests
+
+  assert poll("L2", "up") == poll("L2", "up") == poll("L2") == NONE
+  assert poll("L2", "up") == Requests(stand=True)
+  source = Remote()
+  assert poll("L2", "B") == Requests(stop=True)
 
 
 def test_the_remote_s_command_holds_while_states_are_missing():
@@ -260,6 +273,7 @@ def test_a_gamepad_has_the_remote_s_chords(tmp_path):
     os.write(device, struct.pack("<IhBB", 0, value, kind, number))
 
   send(0x82, 5, -32767)  # Initial state of R2: released.
+  assert gamepad.poll(0.0, None).requests == NONE
   send(2, 5, 32767)
   send(1, 0, 1)
   send(2, 1, -32767)  # Left stick forward.

@@ -85,12 +85,17 @@ _CHORDS = {
 
 
 class Buttons:
-  """Chords of buttons → requests; each counts once, when it becomes complete."""
+  """Chords of buttons → requests; each counts once, when it becomes complete.
+
+  What is held from the start was not pressed for us, and only a stop counts then.
+  """
 
   def __init__(self) -> None:
-    self._held: frozenset[str] = frozenset()
+    self._held: frozenset[str] | None = None
 
   def update(self, pressed: frozenset[str]) -> Requests:
+    if self._held is None:
+      self._held = pressed
     found = {
       name: any(c <= pressed and not c <= self._held for c in chords)
       for name, chords in _CHORDS.items()
