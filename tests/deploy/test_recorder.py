@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -142,6 +143,30 @@ def test_a_stuck_disk_never_delays_the_drive(tmp_path, monkeypatch):
   assert len(driven.cycles) == 200 and recorder.dropped >= 99
   stuck.set()
   recorder.close()
+
+
+@pytest.mark.parametrize("waiting", [0, 5])
+def test_a_stuck_disk_never_keeps_the_end_waiting(tmp_path, monkeypatch, waiting):
+  import threading
+
+  stuck = threading.Event()
+  recorder = Recorder(tmp_path, max_mb=4)
+  recorder._waiting.maxsize = 5  # Full, and room for the last word.
+  recorder.start(Driven().controller)
+  monkeypatch.setattr(os, "write", lambda *_: stuck.wait())
+  for _ in range(1 + waiting):
+    recorder.event(0.0, "something")
+    time.sleep(0.05)
+  handles = recorder._file, recorder._events
+  monkeypatch.setattr("decap.deploy.recorder.CLOSE_S", 0.3, raising=False)
+  closing = threading.Thread(target=recorder.close, daemon=True)
+  closing.start()
+  closing.join(timeout=5.0)
+  ended = not closing.is_alive()
+  still_open = [os.path.exists(f"/proc/self/fd/{handle}") for handle in handles]
+  stuck.set()
+  assert ended and all(still_open)
+  assert recorder.problem == "recording ended: the disk is stuck"
 
 
 def test_flights_are_shown_and_written_as_a_table(tmp_path, capsys):

@@ -9,10 +9,12 @@ with a remark. Records carry a number and a checksum, so that one cut in half is
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import queue
 import threading
+import time
 import zlib
 from datetime import datetime, timezone
 from pathlib import Path
@@ -38,6 +40,8 @@ DEFAULT_MB = 256
 MAX_EVENTS = 10_000
 QUEUE = 2000
 """Records that wait for the disk at most: four seconds."""
+CLOSE_S = 10.0
+"""How long the end waits for the disk."""
 
 # Appended to by the watchdog too.
 _EVENT_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND
@@ -135,16 +139,22 @@ class Recorder:
         self._put(json.dumps(line, ensure_ascii=False) + "\n")
 
   def close(self) -> None:
-    """Write what waits and close the files."""
+    """Write what waits and close the files; a disk that is stuck is given up."""
     if self._thread is None:
       return
-    self._waiting.put(None)
-    self._thread.join(timeout=10.0)
+    thread, self._thread = self._thread, None
+    end_s = time.monotonic() + CLOSE_S
+    with contextlib.suppress(queue.Full):
+      self._waiting.put(None, timeout=CLOSE_S)
+    thread.join(timeout=max(0.0, end_s - time.monotonic()))
+    if thread.is_alive():
+      # Its files stay open: their numbers could be another file's when it wakes up.
+      self.problem = self.problem or "recording ended: the disk is stuck"
+      return
     for handle in (self._file, self._events):
       if handle >= 0:
         os.close(handle)
     self._file = self._events = -1
-    self._thread = None
 
   def _put(self, item: bytes | str) -> None:
     try:
@@ -183,7 +193,7 @@ class Recorder:
         continue
       try:
         self._write(item)
-      except OSError as error:
+      except Exception as error:
         self._fail(error)
 
   def _write(self, item: bytes | str) -> None:
@@ -193,8 +203,8 @@ class Recorder:
     slot = int.from_bytes(item[:8], "little") % self._capacity
     os.pwrite(self._file, item, HEADER_BYTES + slot * len(item))
 
-  def _fail(self, error: OSError) -> None:
-    self.problem = f"recording ended: {error.strerror or error}"
+  def _fail(self, error: Exception) -> None:
+    self.problem = f"recording ended: {getattr(error, 'strerror', None) or error}"
 
 
 def read_flight(folder: str | Path) -> tuple[dict[str, Any], np.ndarray]:
