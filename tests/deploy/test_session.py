@@ -247,6 +247,69 @@ def test_a_watchdog_that_ends_stops_the_drive_for_good():
   assert controller.machine.mode is Mode.DAMPING and stopped_by_fault(controller)
 
 
+class Records:
+  """A recorder that takes its time, and fails on request."""
+
+  def __init__(self, guard: Guard, fails: str = "", late_s: float = 0.0):
+    self.guard, self.fails, self.late_s = guard, fails, late_s
+    self.problem, self.dropped = "", 0
+
+  def start(self, controller):
+    self._do("start")
+    self.guard.robot.time_s += self.late_s
+
+  def __call__(self, controller, cycle):
+    self._do("cycle")
+
+  def event(self, time_s, text, **extra):
+    self._do("event")
+
+  def close(self):
+    self._do("close")
+    self.guard.heard.append("closed")
+
+  def _do(self, what):
+    if what == self.fails:
+      raise ValueError("no such thing")
+
+
+def test_the_watchdog_hears_of_the_end_before_anything_that_takes_time():
+  guard = Guard()
+  _drive("0 stand", guard, Records(guard), seconds=0.1)
+  assert guard.heard[-3:] == ["beat", "goodbye", "closed"]
+
+
+def test_after_an_error_the_watchdog_damps():
+  guard = Guard()
+  guard.robot.write = None  # type: ignore[assignment]
+  with pytest.raises(TypeError):
+    _drive("0 stand", guard, Records(guard))
+  assert guard.heard == ["closed"]
+
+
+@pytest.mark.parametrize("fails", ["start", "cycle", "event", "close"])
+def test_a_recorder_that_fails_is_a_remark(fails):
+  guard = Guard()
+  recorder = Records(guard, fails)
+  _, events = _drive("0 stand", guard, recorder, seconds=0.2)
+  assert events[0] == "passive → stand" and "goodbye" in guard.heard
+  assert guard.robot.time_s == pytest.approx(2.2, abs=0.01)
+  assert recorder.problem == "recording ended: ValueError: no such thing"
+
+
+def test_a_screen_that_fails_is_a_remark(capsys):
+  controller, _ = _drive("0 stand", screen=Records(Guard(), "cycle"), seconds=0.2)
+  assert controller.cycles == pytest.approx(1100, abs=5)
+  error = "decap: the screen ended: ValueError: no such thing\n"
+  assert capsys.readouterr().err == error
+
+
+def test_a_recording_that_takes_its_time_to_begin_makes_no_cycle_late():
+  guard = Guard()
+  _, events = _drive("0 stand", guard, Records(guard, late_s=0.5), seconds=1.0)
+  assert events[0] == "passive → stand"
+
+
 def test_nothing_stands_up_without_a_watchdog():
   controller, events = _drive("1 stand", Guard(ends_s=0.5))
   assert events[0].startswith("refused stand: the watchdog has ended")

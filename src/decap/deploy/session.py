@@ -10,9 +10,11 @@ import contextlib
 import gc
 import os
 import signal
+import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from decap.deploy.bundle import Bundle, bundle_folder, load_bundle
@@ -125,6 +127,59 @@ class Watched(Deadlines):
     return timing or (WATCHDOG_GONE if self._gone else None)
 
 
+class Beside:
+  """Recorder and screen of a drive: what goes wrong with them is a remark, no more."""
+
+  def __init__(
+    self,
+    note: str,
+    recorder: Recorder | None,
+    screen: Screen | None,
+    watchdog: Watchdog | None,
+  ):
+    self._note, self._watchdog = note, watchdog
+    self._recorder, self._screen = recorder, screen
+    self._problems: dict[str, str] = {}
+
+  def start(self, controller: Controller) -> None:
+    """Let them observe a controller."""
+    if self._recorder:
+      self._try("recording", self._recorder.start, controller)
+      controller.observers.append(partial(self._observe, "recording", self._recorder))
+    if self._screen:
+      self._screen.remarks = self.remarks
+      controller.observers.append(partial(self._observe, "the screen", self._screen))
+
+  def remarks(self) -> list[str]:
+    """What the operator should know."""
+    recorder, watchdog = self._recorder, self._watchdog
+    found = [self._note, recorder.problem if recorder else "", *self._problems.values()]
+    if watchdog and not watchdog.alive():
+      found.append(WATCHDOG_GONE)
+    return [remark for remark in found if remark]
+
+  def end(self, controller: Controller) -> None:
+    """Close the recording, and say what the screen could not."""
+    if self._recorder:
+      self._try("recording", _summarise, self._recorder, controller)
+      self._try("recording", self._recorder.close)
+      if problem := self._problems.get("recording"):
+        self._recorder.problem = problem
+    if problem := self._problems.get("the screen"):
+      print(f"decap: {problem}", file=sys.stderr)
+
+  def _observe(self, name: str, observer: Callable, *cycle: object) -> None:
+    if name not in self._problems:
+      self._try(name, observer, *cycle)
+
+  def _try(self, name: str, call: Callable, *arguments: object) -> None:
+    try:
+      call(*arguments)
+    except Exception as error:
+      problem = f"{name} ended: {type(error).__name__}: {error}"
+      self._problems.setdefault(name, problem)
+
+
 @contextlib.contextmanager
 def real_time(wanted: bool) -> Iterator[str]:
   """Let the loop go first on a busy machine, where the system allows it.
@@ -174,23 +229,21 @@ def drive(
       tolerated = controller.monitor.tolerated
       controller.deadlines = Watched(controller.limits, tolerated, watchdog)
       controller.observers.append(lambda *_: watchdog.beat())
-    if recorder:
-      recorder.start(controller)
-      controller.observers.append(recorder)
-    if screen:
-      screen.remarks = lambda: _remarks(note, recorder, watchdog)
-      controller.observers.append(screen)
+    beside = Beside(note, recorder, screen, watchdog)
+    beside.start(controller)
     gc.collect()
     gc.freeze()
     gc.disable()  # A collection takes milliseconds; a cycle leaves nothing for it.
     try:
+      # Files and collection took their time: the first cycle is not late, it is due.
+      controller.next_s = robot.now_s()
       controller.run(lambda: ending.due(robot.now_s()))
+      if watchdog:
+        watchdog.goodbye()  # Now: what follows takes longer than a cycle may.
     finally:
       gc.enable()
       gc.unfreeze()
-      if recorder:
-        _summarise(recorder, controller)
-        recorder.close()
+      beside.end(controller)
   return controller
 
 
@@ -211,15 +264,6 @@ def stopped_by_fault(controller: Controller) -> bool:
   """Whether the last stop was more than the operator's wish."""
   reason = controller.machine.stop_reason
   return controller.machine.mode is Mode.DAMPING and reason != "stopped by the operator"
-
-
-def _remarks(
-  note: str, recorder: Recorder | None, watchdog: Watchdog | None
-) -> list[str]:
-  remarks = [note, recorder.problem if recorder else ""]
-  if watchdog and not watchdog.alive():
-    remarks.append(WATCHDOG_GONE)
-  return [remark for remark in remarks if remark]
 
 
 def _summarise(recorder: Recorder, controller: Controller) -> None:

@@ -33,6 +33,8 @@ HANG_S = 0.1
 DAMP_S = 5.0
 """How long damping is repeated; a robot that fell in this time lies still."""
 GOODBYE = b"q"
+GOODBYE_S = 1.0
+"""How long a watchdog that is behind is waited for."""
 
 # Neither -m nor -c alone: both look for modules in the current folder first, which may
 # be anybody's, and Python 3.10 has no -P.
@@ -89,14 +91,24 @@ class Watchdog:
     with contextlib.suppress(BlockingIOError, BrokenPipeError):
       os.write(self._pipe, b".")
 
+  def goodbye(self) -> None:
+    """Say that the controller has ended as it should: no beats are missed then."""
+    end_s = time.monotonic() + GOODBYE_S
+    with contextlib.suppress(OSError):  # It has left already.
+      while time.monotonic() < end_s:
+        try:
+          os.write(self._pipe, GOODBYE)
+          return
+        except BlockingIOError:
+          time.sleep(0.01)
+
   def close(self, goodbye: bool = True) -> None:
     """Let it go: with a goodbye it leaves at once, without one it damps first."""
     if goodbye:
-      with contextlib.suppress(OSError):
-        os.set_blocking(self._pipe, True)
-        os.write(self._pipe, GOODBYE)
+      self.goodbye()
     os.close(self._pipe)
-    self._process.wait(timeout=DAMP_S + 5.0)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+      self._process.wait(timeout=DAMP_S + 5.0)
 
 
 def watch(pipe: int, hang_s: float) -> str:
