@@ -270,3 +270,13 @@ def test_interfaces_and_libraries_that_are_not_there(tmp_path, monkeypatch):
   monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
   with pytest.raises(UserError, match=r"pip install 'decap\[robot\]'"):
     dds.find_shared_object()
+
+
+def test_a_library_is_what_it_says_itself_not_its_folder(tmp_path, monkeypatch):
+  folder = tmp_path / "cyclonedds-0.10.2"
+  folder.mkdir()
+  other = folder / "libddsc.so.0.10.2"
+  other.write_bytes(b"/home/me/0.10.2/dds_init.c\x00" + b"Linux\x0011.0.1\x00")
+  monkeypatch.setenv(dds.LIBRARY_VARIABLE, str(other))
+  with pytest.raises(UserError, match="is not Cyclone DDS 0.10: other versions"):
+    dds._library.__wrapped__()
