@@ -85,6 +85,8 @@ class Recorder:
     """Records that the disk was too slow for."""
     self._max_bytes = int(max_mb * 1e6)
     self._record: np.ndarray | None = None
+    self._orders: list[list[int]] = []
+    """Each policy's joints among the robot's, whose order all records have."""
     self._file = self._events = -1
     self._capacity = self._number = self._num_events = 0
     self._waiting: queue.Queue = queue.Queue(QUEUE)
@@ -95,6 +97,10 @@ class Recorder:
     widest = max(len(p.observation) for p in controller.policies)
     layout = record_layout(len(controller.motors.motors), widest)
     self._record = np.zeros((), layout)
+    robot = controller.motors.joint_names
+    self._orders = [
+      [robot.index(name) for name in p.bundle.joint_names] for p in controller.policies
+    ]
     self._capacity = max(2, (self._max_bytes - HEADER_BYTES) // layout.itemsize)
     header = {
       "joint_names": controller.motors.joint_names,
@@ -179,7 +185,7 @@ class Recorder:
       record["remote"] = np.frombuffer(state.remote, np.uint8)
     record["velocity_command"] = cycle.velocity_command
     record["observation"][: len(policy.observation)] = policy.observation
-    record["action"] = policy.action
+    record["action"][self._orders[controller.machine.policy]] = policy.action
     for name in ("q_target", "kp", "kd"):
       record[name] = getattr(cycle.command, name)
     record["latency_ms"] = [1e3 * controller.latency.last_s[s] for s in STAGES]
@@ -217,9 +223,9 @@ def read_flight(folder: str | Path) -> tuple[dict[str, Any], np.ndarray]:
   if not data.startswith(MAGIC):
     raise UserError(f"{path} is not a flight of this decap.")
   try:
-    header = json.loads(data[len(MAGIC) : HEADER_BYTES])
+    header = _header(json.loads(data[len(MAGIC) : HEADER_BYTES]))
     layout = record_layout(len(header["joint_names"]), header["observations"])
-  except (ValueError, KeyError) as error:
+  except (ValueError, KeyError, TypeError, RecursionError) as error:
     raise UserError(f"{path} has a damaged header.") from error
   body = data[HEADER_BYTES:]
   body = body[: len(body) // layout.itemsize * layout.itemsize]
@@ -235,6 +241,15 @@ def read_flight(folder: str | Path) -> tuple[dict[str, Any], np.ndarray]:
   return header, records[np.argsort(records["number"])]
 
 
+def _header(found: Any) -> dict[str, Any]:
+  """A header whose entries have the types that readers count on."""
+  texts = [*found["joint_names"], *found["stages"], found["started"]]
+  known = len(found["stages"]) == len(STAGES) and isinstance(found["observations"], int)
+  if not known or not all(isinstance(text, str) for text in texts):
+    raise ValueError("other types than a recorder writes")
+  return found
+
+
 def read_events(folder: str | Path) -> list[dict[str, Any]]:
   """Events of a flight in order; a last line cut in half is left out."""
   path = Path(folder) / EVENTS_FILE
@@ -243,9 +258,20 @@ def read_events(folder: str | Path) -> list[dict[str, Any]]:
   except OSError as error:
     raise UserError(f"Cannot read the events {path}: {error.strerror}.") from error
   events = []
-  for line in lines:
+  for number, line in enumerate(lines, start=1):
     try:
-      events.append(json.loads(line))
+      event = json.loads(line)
     except ValueError:
       continue
+    if not _is_event(event):
+      raise UserError(f"{path}, line {number}: this is no event of a flight.")
+    events.append(event)
   return events
+
+
+def _is_event(found: Any) -> bool:
+  return (
+    isinstance(found, dict)
+    and isinstance(found.get("time_s"), (int, float))
+    and isinstance(found.get("event"), str)
+  )
