@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from decap.cli import main
+from decap.deploy import session
 from decap.deploy.operator import Script
 from decap.deploy.recorder import read_events, read_flight
 from decap.deploy.screen import Screen
@@ -218,6 +219,9 @@ class Guard:
   def goodbye(self):
     self.heard.append("goodbye")
 
+  def close(self, goodbye):
+    self.heard.append(f"closed with goodbye: {goodbye}")
+
 
 def _drive(script, watchdog=None, recorder=None, screen=None, seconds=5.0):
   """A drive of the ideal robot with stand-ins; returns its controller."""
@@ -308,6 +312,24 @@ def test_a_recording_that_takes_its_time_to_begin_makes_no_cycle_late():
   guard = Guard()
   _, events = _drive("0 stand", guard, Records(guard, late_s=0.5), seconds=1.0)
   assert events[0] == "passive → stand"
+
+
+@pytest.mark.parametrize("works", [True, False])
+def test_a_recording_that_failed_is_not_called_one(
+  capsys, monkeypatch, tmp_path, works
+):
+  guard, script = Guard(), tmp_path / "walk.txt"
+  script.write_text("0 stand\n")
+  monkeypatch.setattr(session, "open_robot", lambda *_: guard.robot)
+  monkeypatch.setattr(session, "start_watchdog", lambda *_: guard)
+  log = str(tmp_path / "flight") if works else "/proc/decap"
+  options = ["--interface", "lo", "--input", str(script), "--log", log]
+  assert main(["deploy", str(POLICY), *options, "--seconds", "0.1"]) == 0
+  captured = capsys.readouterr()
+  assert (f"Recorded in {log}" in captured.out) == works
+  assert (f"Not all of it is in {log}: recording ended: " in captured.out) != works
+  assert ("decap: recording ended: " in captured.err) != works
+  assert guard.heard[-2:] == ["goodbye", "closed with goodbye: True"]
 
 
 def test_nothing_stands_up_without_a_watchdog():

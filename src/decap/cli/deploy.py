@@ -77,7 +77,7 @@ def _drive(options: DeployArgs, bundles, motors) -> int:
   if domain is None:
     domain = SIMULATION_DOMAIN if options.simulator else ROBOT_DOMAIN
   operator, help_line = make_operator(options.input)
-  robot = screen = watchdog = controller = None
+  robot = screen = watchdog = recorder = controller = None
   try:
     robot = session.open_robot(
       motors, interface, domain, options.simulator, options.wait
@@ -108,6 +108,8 @@ def _drive(options: DeployArgs, bundles, motors) -> int:
     if robot is not None:
       robot.close()
   print(f"Last stop: {controller.machine.stop_reason or 'none'}.")
-  if log:
+  if recorder and recorder.problem:
+    print(f"Not all of it is in {log}: {recorder.problem}.")
+  elif recorder:
     print(f"Recorded in {log}; 'decap flight {log}' shows it.")
   return 1 if session.stopped_by_fault(controller) else 0
