@@ -166,7 +166,8 @@ class Beside:
       if problem := self._problems.get("recording"):
         self._recorder.problem = problem
     if problem := self._problems.get("the screen"):
-      print(f"decap: {problem}", file=sys.stderr)
+      with contextlib.suppress(OSError):  # The terminal may be gone.
+        print(f"decap: {problem}", file=sys.stderr)
 
   def _observe(self, name: str, observer: Callable, *cycle: object) -> None:
     if name not in self._problems:
