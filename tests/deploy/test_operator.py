@@ -1,7 +1,10 @@
 """Operators: remote's bytes, scripts, keys and gamepads become the same requests."""
 
 import os
+import signal
 import struct
+import termios
+import threading
 
 import numpy as np
 import pytest
@@ -65,11 +68,24 @@ def test_chords_count_once_but_stops_as_long_as_they_are_held(chord, expected):
   def poll(*pressed):
     return source.poll(0.0, state(remote=remote(*pressed))).requests
 
+  assert poll() == NONE
   assert poll(chord[0]) == (expected if len(chord) == 1 else NONE)
   if len(chord) > 1:
     assert poll(*chord) == expected
   assert poll(*chord) == (expected if expected.stop else NONE)
   assert poll() == NONE
+
+
+def test_a_chord_held_from_the_start_counts_once_it_is_pressed_anew():
+  source = Remote()
+
+  def poll(*pressed):
+    return source.poll(0.0, state(remote=remote(*pressed))).requests
+
+  assert poll("L2", "up") == poll("L2", "up") == poll("L2") == NONE
+  assert poll("L2", "up") == Requests(stand=True)
+  source = Remote()
+  assert poll("L2", "B") == Requests(stop=True)
 
 
 def test_the_remote_s_command_holds_while_states_are_missing():
@@ -121,6 +137,111 @@ def test_keys_of_a_terminal():
   stream.close()
 
 
+@pytest.fixture
+def typed():
+  """A keyboard that was polled once, and a function that types and polls."""
+  leader, follower = os.openpty()
+  stream = os.fdopen(follower, "r")
+  keyboard = Keyboard(stream)
+  keyboard.poll(0.0, None)
+
+  def type_in(*parts: bytes) -> Requests:
+    found = NONE
+    for part in parts:
+      os.write(leader, part)
+      found = found | keyboard.poll(0.0, None).requests
+    return found
+
+  yield type_in
+  keyboard.close()
+  stream.close()
+  os.close(leader)
+
+
+@pytest.mark.parametrize(
+  "key",
+  [
+    *(b"\x1b[2~", b"\x1b[1~", b"\x1b[20~", b"\x1b[15~", b"\x1b[1;5A", b"\x1b[A"),
+    *(b"\x1bOP", b"\x1bO1;2P", b"\x1b[[A", b"\x1b1", b"\x1b\x1b[2~", b"\x9b2~"),
+    b"\x1b[200~",
+  ],
+)
+def test_function_keys_start_nothing_whole_or_in_pieces(typed, key):
+  assert typed(key) == NONE
+  assert typed(*(bytes([byte]) for byte in key)) == NONE
+  assert typed(b"\x1b[1" + key) == NONE  # After a sequence that was cut off.
+  assert typed(b"1") == Requests(stand=True)
+  assert typed(key + b"2" + key) == Requests(policy=True)
+
+
+@pytest.mark.parametrize("before", [b"\x1b", b"\x1b[", b"\x1b[1;", b"\x1bO"])
+def test_a_space_stops_even_within_a_sequence(typed, before):
+  assert typed(before + b" ") == Requests(stop=True)
+  assert typed(before) == NONE
+  assert typed(b" ") == Requests(stop=True)
+
+
+def test_a_terminal_that_waits_for_lines_never_keeps_the_loop_waiting():
+  leader, follower = os.openpty()
+  with os.fdopen(follower, "r") as stream:
+    keyboard = Keyboard(stream)
+    keyboard.poll(0.0, None)
+    as_a_shell_leaves_it = keyboard._saved
+    termios.tcsetattr(follower, termios.TCSANOW, as_a_shell_leaves_it)
+    os.set_blocking(follower, True)
+    thread = threading.Thread(target=keyboard.poll, args=[0.0, None], daemon=True)
+    thread.start()
+    thread.join(timeout=2.0)
+    assert not thread.is_alive()
+    keyboard.close()
+  os.close(leader)
+
+
+def test_keys_count_one_by_one_again_after_a_program_is_continued():
+  leader, follower = os.openpty()
+  heard = []
+  old = signal.signal(signal.SIGCONT, lambda *_: heard.append("continued"))
+  try:
+    with os.fdopen(follower, "r") as stream:
+      keyboard = Keyboard(stream)
+      keyboard.poll(0.0, None)
+      termios.tcsetattr(follower, termios.TCSANOW, keyboard._saved)
+      os.set_blocking(follower, True)
+      os.kill(os.getpid(), signal.SIGCONT)
+      keyboard.poll(0.0, None)
+      os.write(leader, b" ")
+      assert keyboard.poll(0.0, None).requests == Requests(stop=True)
+      assert heard == ["continued"] and not os.get_blocking(follower)
+      keyboard.close()
+    os.kill(os.getpid(), signal.SIGCONT)
+    assert heard == ["continued"] * 2
+  finally:
+    signal.signal(signal.SIGCONT, old)
+  os.close(leader)
+
+
+def test_keys_typed_before_the_drive_start_nothing_but_stop():
+  leader, follower = os.openpty()
+  with os.fdopen(follower, "r") as stream:
+    for typed, expected in ((b"1w" + b"2" * 100, False), (b"1 2", True)):
+      keyboard = Keyboard(stream)
+      os.write(leader, typed)
+      wanted = keyboard.poll(0.0, None)
+      assert wanted.requests == Requests(stop=expected) and not wanted.stick.any()
+      assert keyboard.poll(0.0, None).requests == NONE
+      os.write(leader, b"1")
+      assert keyboard.poll(0.0, None).requests == Requests(stand=True)
+      keyboard.close()
+  os.close(leader)
+
+
+def test_a_terminal_that_hung_up_is_let_go():
+  leader, follower = os.openpty()
+  keyboard = Keyboard(os.fdopen(follower, "r"))
+  os.close(leader)
+  keyboard.close()
+
+
 def test_the_terminal_is_given_back():
   leader, follower = os.openpty()
   stream = os.fdopen(follower, "r")
@@ -152,6 +273,7 @@ def test_a_gamepad_has_the_remote_s_chords(tmp_path):
     os.write(device, struct.pack("<IhBB", 0, value, kind, number))
 
   send(0x82, 5, -32767)  # Initial state of R2: released.
+  assert gamepad.poll(0.0, None).requests == NONE
   send(2, 5, 32767)
   send(1, 0, 1)
   send(2, 1, -32767)  # Left stick forward.

@@ -1,9 +1,12 @@
 """The flight recorder: complete, bounded, whole after a kill, and never in the way."""
 
+import copy
+import json
 import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +24,7 @@ from decap.deploy.states import Mode
 from decap.deploy.stops import MEASURED
 from decap.errors import UserError
 
-from .robots import J
+from .robots import J, released
 from .test_controller import SCRIPT, Driven
 
 
@@ -55,6 +58,22 @@ def test_everything_read_and_sent_is_there(tmp_path):
   texts = [event["event"] for event in read_events(tmp_path)]
   assert texts == driven.events
   assert "stop: stopped by the operator" in texts
+
+
+def test_actions_are_in_the_robot_s_order_whatever_the_policy_s(tmp_path):
+  policy = copy.copy(released())
+  per_joint = ("joint_names", "default_joint_pos", "action_scale", "stiffness")
+  backwards = {name: policy.info[name][::-1] for name in (*per_joint, "damping")}
+  policy.info = {**policy.info, **backwards}
+  actions = 0.01 * np.arange(J, dtype=np.float32)
+  policy.act = lambda obs: actions[None]
+  driven, recorder = Driven(bundles=[policy]), Recorder(tmp_path, max_mb=4)
+  driven.controller.observers.append(recorder)
+  driven.run(0.8)
+  recorder.close()
+  assert driven.modes[-1] is Mode.POLICY
+  _, records = read_flight(tmp_path)
+  np.testing.assert_array_equal(records["action"][-1], actions[::-1])
 
 
 def test_the_ring_is_bounded_and_keeps_the_newest(tmp_path):
@@ -144,6 +163,30 @@ def test_a_stuck_disk_never_delays_the_drive(tmp_path, monkeypatch):
   recorder.close()
 
 
+@pytest.mark.parametrize("waiting", [0, 5])
+def test_a_stuck_disk_never_keeps_the_end_waiting(tmp_path, monkeypatch, waiting):
+  import threading
+
+  stuck = threading.Event()
+  recorder = Recorder(tmp_path, max_mb=4)
+  recorder._waiting.maxsize = 5  # Full, and room for the last word.
+  recorder.start(Driven().controller)
+  monkeypatch.setattr(os, "write", lambda *_: stuck.wait())
+  for _ in range(1 + waiting):
+    recorder.event(0.0, "something")
+    time.sleep(0.05)
+  handles = recorder._file, recorder._events
+  monkeypatch.setattr("decap.deploy.recorder.CLOSE_S", 0.3, raising=False)
+  closing = threading.Thread(target=recorder.close, daemon=True)
+  closing.start()
+  closing.join(timeout=5.0)
+  ended = not closing.is_alive()
+  still_open = [os.path.exists(f"/proc/self/fd/{handle}") for handle in handles]
+  stuck.set()
+  assert ended and all(still_open)
+  assert recorder.problem == "recording ended: the disk is stuck"
+
+
 def test_flights_are_shown_and_written_as_a_table(tmp_path, capsys):
   _flight(tmp_path / "flight", max_mb=4)
   table = tmp_path / "flight.csv"
@@ -170,3 +213,39 @@ def test_what_is_no_flight_gets_a_sentence(tmp_path):
     read_flight(tmp_path)
   with pytest.raises(UserError, match="Cannot read the events"):
     read_events(tmp_path)
+
+
+@pytest.mark.parametrize(
+  "change",
+  [
+    lambda header: [header],
+    lambda header: None,
+    lambda header: {**header, "joint_names": 29},
+    lambda header: {**header, "joint_names": [1] * J},
+    lambda header: {**header, "observations": "many"},
+    lambda header: {**header, "observations": -5},
+    lambda header: {**header, "stages": ["read"]},
+    lambda header: {**header, "started": None},
+  ],
+)
+def test_a_foreign_header_gets_a_sentence(tmp_path, capsys, change):
+  _flight(tmp_path, max_mb=4)
+  path = tmp_path / "flight.bin"
+  data = path.read_bytes()
+  header = json.dumps(change(json.loads(data[len(MAGIC) : HEADER_BYTES]))).encode()
+  path.write_bytes((MAGIC + header).ljust(HEADER_BYTES) + data[HEADER_BYTES:])
+  assert main(["flight", str(tmp_path)]) == 2
+  assert capsys.readouterr().err == f"decap: {path} has a damaged header.\n"
+
+
+@pytest.mark.parametrize(
+  "line",
+  ["5", "[]", "{}", '{"time_s": "1", "event": "x"}', '{"time_s": 1, "event": 2}'],
+)
+def test_a_foreign_event_gets_a_sentence(tmp_path, capsys, line):
+  _flight(tmp_path, max_mb=4)
+  path = tmp_path / "events.jsonl"
+  path.write_text(f"{line}\n")
+  assert main(["flight", str(tmp_path)]) == 2
+  error = f"decap: {path}, line 1: this is no event of a flight.\n"
+  assert capsys.readouterr().err == error

@@ -13,13 +13,15 @@ from pathlib import Path
 import pytest
 
 from decap.cli import main
+from decap.deploy import session
+from decap.deploy.operator import Script
 from decap.deploy.recorder import read_events, read_flight
 from decap.deploy.screen import Screen
-from decap.deploy.session import load_policies, real_time
+from decap.deploy.session import drive, load_policies, real_time, stopped_by_fault
 from decap.deploy.states import Mode
 
 from .network import needs_dds, peer
-from .robots import POLICY, plain_onnx
+from .robots import MOTORS, POLICY, IdealRobot, plain_onnx, released
 from .test_controller import Driven
 
 ROOT = Path(__file__).parents[2]
@@ -165,7 +167,7 @@ class Terminal:
 def test_the_screen_shows_state_command_margins_and_the_last_stop():
   terminal = Terminal()
   screen = Screen("buttons", terminal)
-  screen.remark = lambda: "recording ended: full"
+  screen.remarks = lambda: ["recording ended: full"]
   driven = Driven("0.1 stand\n0.5 policy\n0.6 0.3 0 0\n1.0 stop")
   driven.controller.observers.append(screen)
   driven.run(1.3)
@@ -187,12 +189,162 @@ def test_the_screen_shows_state_command_margins_and_the_last_stop():
   assert max(len(line) for line in last.splitlines()) <= 100
 
 
+def test_without_a_terminal_remarks_are_on_standard_error_once(capsys):
+  screen, remarks = Screen("buttons"), ["no real-time priority"]
+  screen.remarks = lambda: remarks
+  driven = Driven("0.1 stand")
+  driven.controller.observers.append(screen)
+  driven.run(0.5)
+  remarks.append("the disk is full")
+  driven.run(0.5)
+  screen.close()
+  captured = capsys.readouterr()
+  assert captured.err == "decap: no real-time priority\ndecap: the disk is full\n"
+  assert captured.out == "     0.10 s  passive → stand\n"
+
+
+class Guard:
+  """A watchdog that ends when it is told to, and remembers what it hears."""
+
+  def __init__(self, ends_s: float = float("inf")):
+    self.robot, self.ends_s = IdealRobot(), ends_s
+    self.heard: list[str] = []
+
+  def alive(self):
+    return self.robot.time_s < self.ends_s
+
+  def beat(self):
+    self.heard.append("beat")
+
+  def goodbye(self):
+    self.heard.append("goodbye")
+
+  def close(self, goodbye):
+    self.heard.append(f"closed with goodbye: {goodbye}")
+
+
+def _drive(script, watchdog=None, recorder=None, screen=None, seconds=5.0):
+  """A drive of the ideal robot with stand-ins; returns its controller."""
+  watchdog = watchdog or Guard()
+  events = []
+  controller = drive(
+    watchdog.robot,
+    MOTORS,
+    [released()],
+    Script(script),
+    watchdog=watchdog,
+    recorder=recorder,
+    screen=screen or (lambda _, cycle: events.extend(cycle.events)),
+    seconds=seconds,
+  )
+  return controller, events
+
+
+def test_a_watchdog_that_ends_stops_the_drive_for_good():
+  script = "0 stand\n3.1 policy\n4.5 reset\n4.6 stand"
+  controller, events = _drive(script, Guard(ends_s=4.0))
+  gone = "the watchdog has ended: a dead controller would not be noticed"
+  assert events[2:] == [
+    *("policy → damping", f"stop: {gone}", f"refused reset: {gone}"),
+    f"refused stand: reset first ({gone})",
+  ]
+  assert controller.machine.mode is Mode.DAMPING and stopped_by_fault(controller)
+
+
+class Records:
+  """A recorder that takes its time, and fails on request."""
+
+  def __init__(self, guard: Guard, fails: str = "", late_s: float = 0.0):
+    self.guard, self.fails, self.late_s = guard, fails, late_s
+    self.problem, self.dropped = "", 0
+
+  def start(self, controller):
+    self._do("start")
+    self.guard.robot.time_s += self.late_s
+
+  def __call__(self, controller, cycle):
+    self._do("cycle")
+
+  def event(self, time_s, text, **extra):
+    self._do("event")
+
+  def close(self):
+    self._do("close")
+    self.guard.heard.append("closed")
+
+  def _do(self, what):
+    if what == self.fails:
+      raise ValueError("no such thing")
+
+
+def test_the_watchdog_hears_of_the_end_before_anything_that_takes_time():
+  guard = Guard()
+  _drive("0 stand", guard, Records(guard), seconds=0.1)
+  assert guard.heard[-3:] == ["beat", "goodbye", "closed"]
+
+
+def test_after_an_error_the_watchdog_damps():
+  guard = Guard()
+  guard.robot.write = None  # type: ignore[assignment]
+  with pytest.raises(TypeError):
+    _drive("0 stand", guard, Records(guard))
+  assert guard.heard == ["closed"]
+
+
+@pytest.mark.parametrize("fails", ["start", "cycle", "event", "close"])
+def test_a_recorder_that_fails_is_a_remark(fails):
+  guard = Guard()
+  recorder = Records(guard, fails)
+  _, events = _drive("0 stand", guard, recorder, seconds=0.2)
+  assert events[0] == "passive → stand" and "goodbye" in guard.heard
+  assert guard.robot.time_s == pytest.approx(2.2, abs=0.01)
+  assert recorder.problem == "recording ended: ValueError: no such thing"
+
+
+def test_a_screen_that_fails_is_a_remark(capsys):
+  controller, _ = _drive("0 stand", screen=Records(Guard(), "cycle"), seconds=0.2)
+  assert controller.cycles == pytest.approx(1100, abs=5)
+  error = "decap: the screen ended: ValueError: no such thing\n"
+  assert capsys.readouterr().err == error
+
+
+def test_a_recording_that_takes_its_time_to_begin_makes_no_cycle_late():
+  guard = Guard()
+  _, events = _drive("0 stand", guard, Records(guard, late_s=0.5), seconds=1.0)
+  assert events[0] == "passive → stand"
+
+
+@pytest.mark.parametrize("works", [True, False])
+def test_a_recording_that_failed_is_not_called_one(
+  capsys, monkeypatch, tmp_path, works
+):
+  guard, script = Guard(), tmp_path / "walk.txt"
+  script.write_text("0 stand\n")
+  monkeypatch.setattr(session, "open_robot", lambda *_: guard.robot)
+  monkeypatch.setattr(session, "start_watchdog", lambda *_: guard)
+  log = str(tmp_path / "flight") if works else "/proc/decap"
+  options = ["--interface", "lo", "--input", str(script), "--log", log]
+  assert main(["deploy", str(POLICY), *options, "--seconds", "0.1"]) == 0
+  captured = capsys.readouterr()
+  assert (f"Recorded in {log}" in captured.out) == works
+  assert (f"Not all of it is in {log}: recording ended: " in captured.out) != works
+  assert ("decap: recording ended: " in captured.err) != works
+  assert guard.heard[-2:] == ["goodbye", "closed with goodbye: True"]
+
+
+def test_nothing_stands_up_without_a_watchdog():
+  controller, events = _drive("1 stand", Guard(ends_s=0.5))
+  assert events[0].startswith("refused stand: the watchdog has ended")
+
+
 def test_real_time_priority_is_given_back_or_its_lack_is_said(monkeypatch):
-  before = os.sched_getscheduler(0)
+  def scheduler():
+    return os.sched_getscheduler(0) & ~os.SCHED_RESET_ON_FORK
+
+  before = scheduler()
   with real_time(True) as note:
-    got_it = os.sched_getscheduler(0) & ~os.SCHED_RESET_ON_FORK == os.SCHED_FIFO
-    assert got_it == (note == "")
-  assert os.sched_getscheduler(0) == before
+    assert (scheduler() == os.SCHED_FIFO) == (note == "")
+  assert scheduler() == before
 
   def refuse(*_):
     raise PermissionError
@@ -202,3 +354,18 @@ def test_real_time_priority_is_given_back_or_its_lack_is_said(monkeypatch):
     assert "limits.conf" in note
   with real_time(False) as note:
     assert note == ""
+
+
+def test_real_time_priority_is_given_back_without_privileges(monkeypatch):
+  # The kernel's rule: who has no CAP_SYS_NICE may not clear SCHED_RESET_ON_FORK.
+  policies = [os.SCHED_OTHER]
+
+  def unprivileged(_, policy, param):
+    if policies[-1] & os.SCHED_RESET_ON_FORK and not policy & os.SCHED_RESET_ON_FORK:
+      raise PermissionError(1, "Operation not permitted")
+    policies.append(policy)
+
+  monkeypatch.setattr(os, "sched_setscheduler", unprivileged)
+  with real_time(True) as note:
+    assert note == ""
+  assert policies[-1] == os.SCHED_OTHER | os.SCHED_RESET_ON_FORK

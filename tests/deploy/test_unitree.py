@@ -1,9 +1,11 @@
 """DDS for real: two processes that exchange states and commands over the loopback."""
 
 import contextlib
+import functools
 import importlib.util
 import os
 import shutil
+import subprocess
 import sys
 import threading
 import time
@@ -209,6 +211,49 @@ def test_the_watchdog_damps_when_the_controller_cannot(domain, how):
   port.close()
 
 
+@pytest.mark.parametrize("stuck", ["terminal", "disk"])
+def test_a_stuck_terminal_or_disk_does_not_keep_damping_back(
+  domain, stuck, tmp_path, monkeypatch
+):
+  port = SimulatorPort(MOTORS, "lo", domain)
+  port.publish(state())
+  events = tmp_path / "events.jsonl"
+  read_end, terminal = os.pipe()
+  if stuck == "terminal":
+    os.set_blocking(terminal, False)
+    with contextlib.suppress(BlockingIOError):
+      while os.write(terminal, bytes(4096)):
+        pass
+    os.set_blocking(terminal, True)
+  else:
+    os.mkfifo(events)  # Nobody reads: it does not even open.
+  popen = functools.partial(subprocess.Popen, stderr=terminal)
+  monkeypatch.setattr(subprocess, "Popen", popen)
+  watchdog = Watchdog("lo", domain, MOTORS.name, 5, hang_s=0.3, events=events)
+  watchdog.beat()
+  assert _damped(port, 1.0) > 50
+  if stuck == "terminal":
+    assert "hang of the controller" in events.read_text()
+  else:
+    assert (
+      os.read(read_end, 4096) == b"decap watchdog: hang of the controller: damping\n"
+    )
+  watchdog._process.kill()
+  watchdog._process.wait()
+  port.close()
+
+
+def test_the_watchdog_runs_nothing_from_the_current_folder(
+  domain, tmp_path, monkeypatch
+):
+  ran = tmp_path / "ran"
+  for name in ("numpy", "json", "decap"):
+    (tmp_path / f"{name}.py").write_text(f"open({str(ran)!r}, 'w')\n")
+  monkeypatch.chdir(tmp_path)
+  Watchdog("lo", domain, MOTORS.name, mode_machine=5, hang_s=0.3).close()
+  assert not ran.exists()
+
+
 def test_nothing_moves_without_a_watchdog(domain, monkeypatch):
   monkeypatch.setattr(sys, "executable", shutil.which("true"))
   with pytest.raises(UserError, match="The watchdog did not start"):
@@ -225,3 +270,13 @@ def test_interfaces_and_libraries_that_are_not_there(tmp_path, monkeypatch):
   monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
   with pytest.raises(UserError, match=r"pip install 'decap\[robot\]'"):
     dds.find_shared_object()
+
+
+def test_a_library_is_what_it_says_itself_not_its_folder(tmp_path, monkeypatch):
+  folder = tmp_path / "cyclonedds-0.10.2"
+  folder.mkdir()
+  other = folder / "libddsc.so.0.10.2"
+  other.write_bytes(b"/home/me/0.10.2/dds_init.c\x00" + b"Linux\x0011.0.1\x00")
+  monkeypatch.setenv(dds.LIBRARY_VARIABLE, str(other))
+  with pytest.raises(UserError, match="is not Cyclone DDS 0.10: other versions"):
+    dds._library.__wrapped__()

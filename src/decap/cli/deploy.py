@@ -68,6 +68,7 @@ class DeployArgs(Args):
 def _drive(options: DeployArgs, bundles, motors) -> int:
   from decap.deploy import session
   from decap.deploy.operator import make_operator
+  from decap.deploy.recorder import Recorder
   from decap.deploy.screen import Screen
   from decap.deploy.unitree import ROBOT_DOMAIN, SIMULATION_DOMAIN
 
@@ -76,7 +77,7 @@ def _drive(options: DeployArgs, bundles, motors) -> int:
   if domain is None:
     domain = SIMULATION_DOMAIN if options.simulator else ROBOT_DOMAIN
   operator, help_line = make_operator(options.input)
-  robot = screen = watchdog = controller = None
+  robot = screen = watchdog = recorder = controller = None
   try:
     robot = session.open_robot(
       motors, interface, domain, options.simulator, options.wait
@@ -85,13 +86,13 @@ def _drive(options: DeployArgs, bundles, motors) -> int:
     log = None if options.no_log else Path(options.log or default)
     watchdog = session.start_watchdog(robot, interface, domain, options.simulator, log)
     screen = Screen(help_line)
+    recorder = Recorder(log, options.log_mb) if log else None
     controller = session.drive(
       robot,
       motors,
       bundles,
       operator,
-      log=log,
-      log_mb=options.log_mb,
+      recorder=recorder,
       screen=screen,
       watchdog=watchdog,
       seconds=options.seconds or float("inf"),
@@ -107,6 +108,8 @@ def _drive(options: DeployArgs, bundles, motors) -> int:
     if robot is not None:
       robot.close()
   print(f"Last stop: {controller.machine.stop_reason or 'none'}.")
-  if log:
+  if recorder and recorder.problem:
+    print(f"Not all of it is in {log}: {recorder.problem}.")
+  elif recorder:
     print(f"Recorded in {log}; 'decap flight {log}' shows it.")
   return 1 if session.stopped_by_fault(controller) else 0

@@ -56,7 +56,8 @@ def write_csv(path: str, header: dict, records) -> None:
   parts = [records[name].reshape(len(records), -1) for name in names]
   for name, part in zip(names, parts, strict=True):
     width = part.shape[1]
-    labels = joints if width == len(joints) else range(width)
+    of_joints = width == len(joints) and name != "observation"
+    labels = joints if of_joints else range(width)
     columns += [name] if width == 1 else [f"{name}.{label}" for label in labels]
   with replacing(path) as partial:
     table = {"fmt": "%.9g", "delimiter": ",", "header": ",".join(columns)}

@@ -12,6 +12,7 @@ from __future__ import annotations
 import ctypes
 import importlib.util
 import os
+import re
 import socket
 from ctypes import POINTER, byref, c_char_p, c_int32, c_int64, c_uint32, c_void_p
 from functools import lru_cache
@@ -22,7 +23,8 @@ import numpy as np
 from decap.errors import UserError
 
 LIBRARY_VARIABLE = "DECAP_LIBDDSC"
-VERSION = b"0.10."
+VERSION = re.compile(rb"\x000\.10\.\d+\x00")
+"""What the library tells others that it is; a path in it may say anything."""
 
 _OP_ADR = 0x01 << 24
 _OP_RTS = 0x00 << 24
@@ -100,7 +102,7 @@ def find_shared_object() -> Path:
 @lru_cache(maxsize=1)
 def _library() -> ctypes.CDLL:
   path = find_shared_object()
-  if VERSION not in path.read_bytes() + str(path.resolve()).encode():
+  if not VERSION.search(path.read_bytes()):
     raise UserError(
       f"{path} is not Cyclone DDS 0.10: other versions can crash the robot's side."
     )

@@ -6,13 +6,17 @@ stop the robot, whatever else steers it.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
+import select
+import signal
 import struct
 import sys
+import threading
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -81,12 +85,17 @@ _CHORDS = {
 
 
 class Buttons:
-  """Chords of buttons → requests; each counts once, when it becomes complete."""
+  """Chords of buttons → requests; each counts once, when it becomes complete.
+
+  What is held from the start was not pressed for us, and only a stop counts then.
+  """
 
   def __init__(self) -> None:
-    self._held: frozenset[str] = frozenset()
+    self._held: frozenset[str] | None = None
 
   def update(self, pressed: frozenset[str]) -> Requests:
+    if self._held is None:
+      self._held = pressed
     found = {
       name: any(c <= pressed and not c <= self._held for c in chords)
       for name, chords in _CHORDS.items()
@@ -185,37 +194,99 @@ class Keyboard:
 
   def __init__(self, stream=None):
     import termios
-    import tty
 
     self._stream = stream or sys.stdin
     if not self._stream.isatty():
       raise UserError("The keyboard needs a terminal; use --input remote or a script.")
     self._fd = self._stream.fileno()
     self._saved = termios.tcgetattr(self._fd)
-    tty.setcbreak(self._fd)
-    os.set_blocking(self._fd, False)
     self._stick = np.zeros(3)
+    self._sequence = ""
+    """Whether a function key's sequence "begins" or "goes on"; empty between them."""
+    self._first = True
+    self._continued = False
+    self._old_handler: Any = None
+    if threading.current_thread() is threading.main_thread():
+      self._old_handler = signal.signal(signal.SIGCONT, self._on_continue)
+    self._take()
 
   def poll(self, now_s: float, state: RobotState | None) -> Input:
     del now_s, state
     requests, keys = NONE, ""
     try:
-      data = os.read(self._fd, 64)
-      keys = data.decode(errors="ignore")
-      requests = Requests(stop=not data)  # The terminal was closed.
+      if self._continued and self._in_foreground():
+        self._continued = False
+        self._take()
+      # Asked first: after Ctrl-Z a shell may have set the terminal to wait for lines.
+      if select.select([self._fd], [], [], 0)[0]:
+        data = os.read(self._fd, 4096)
+        keys = self._letters(data.decode("latin-1"))
+        requests = Requests(stop=not data)  # The terminal was closed.
     except BlockingIOError:
       pass
     except OSError:
       requests = Requests(stop=True)
     for key in keys:
-      requests = requests | self._press(key)
+      # Typed before the drive began: that counts as a stop only.
+      if not self._first or key == " ":
+        requests = requests | self._press(key)
+    self._first = False
     return Input(self._stick.copy(), requests)
 
   def close(self) -> None:
     import termios
 
-    os.set_blocking(self._fd, True)
-    termios.tcsetattr(self._fd, termios.TCSADRAIN, self._saved)
+    if self._old_handler is not None:
+      signal.signal(signal.SIGCONT, self._old_handler)
+    if self._in_foreground():
+      with contextlib.suppress(OSError):
+        os.set_blocking(self._fd, True)
+      # Now, not once all is written: the terminal may be stuck, or gone.
+      with contextlib.suppress(OSError, termios.error):
+        termios.tcsetattr(self._fd, termios.TCSANOW, self._saved)
+
+  def _take(self) -> None:
+    """Keys one by one and without waiting, from now on."""
+    import termios
+    import tty
+
+    with contextlib.suppress(termios.error):
+      # What waits is kept: it may be a stop.
+      tty.setcbreak(self._fd, termios.TCSANOW)
+    os.set_blocking(self._fd, False)
+
+  def _on_continue(self, number: int, frame: object) -> None:
+    """After Ctrl-Z and fg the terminal is as the shell left it."""
+    self._continued = True
+    if callable(self._old_handler):
+      self._old_handler(number, frame)
+
+  def _in_foreground(self) -> bool:
+    """Whether settings may be changed; in the background that would stop us."""
+    try:
+      return os.tcgetpgrp(self._fd) == os.getpgrp()
+    except OSError:
+      return True  # Not a terminal of our session, which nobody else controls.
+
+  def _letters(self, keys: str) -> str:
+    """Keys without the sequences of function keys, which may come in pieces.
+
+    Insert is ESC [ 2 ~, and must not be a 2. A space always counts.
+    """
+    found = ""
+    for key in keys:
+      if key == " ":
+        found += key
+      elif key in "\x1b\x8f\x9b":
+        self._sequence = "begins" if key == "\x1b" else "goes on"
+      elif self._sequence == "begins":  # Alt and a letter ends with the letter.
+        self._sequence = "goes on" if key in "[O" else ""
+      elif self._sequence:
+        if not ("!" <= key <= "?" or key == "["):
+          self._sequence = ""
+      else:
+        found += key
+    return found
 
   def _press(self, key: str) -> Requests:
     moves = {"w": (0, 1), "s": (0, -1), "a": (1, 1), "d": (1, -1)}

@@ -9,10 +9,12 @@ with a remark. Records carry a number and a checksum, so that one cut in half is
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import queue
 import threading
+import time
 import zlib
 from datetime import datetime, timezone
 from pathlib import Path
@@ -38,6 +40,8 @@ DEFAULT_MB = 256
 MAX_EVENTS = 10_000
 QUEUE = 2000
 """Records that wait for the disk at most: four seconds."""
+CLOSE_S = 10.0
+"""How long the end waits for the disk."""
 
 # Appended to by the watchdog too.
 _EVENT_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND
@@ -81,6 +85,8 @@ class Recorder:
     """Records that the disk was too slow for."""
     self._max_bytes = int(max_mb * 1e6)
     self._record: np.ndarray | None = None
+    self._orders: list[list[int]] = []
+    """Each policy's joints among the robot's, whose order all records have."""
     self._file = self._events = -1
     self._capacity = self._number = self._num_events = 0
     self._waiting: queue.Queue = queue.Queue(QUEUE)
@@ -91,6 +97,10 @@ class Recorder:
     widest = max(len(p.observation) for p in controller.policies)
     layout = record_layout(len(controller.motors.motors), widest)
     self._record = np.zeros((), layout)
+    robot = controller.motors.joint_names
+    self._orders = [
+      [robot.index(name) for name in p.bundle.joint_names] for p in controller.policies
+    ]
     self._capacity = max(2, (self._max_bytes - HEADER_BYTES) // layout.itemsize)
     header = {
       "joint_names": controller.motors.joint_names,
@@ -135,16 +145,22 @@ class Recorder:
         self._put(json.dumps(line, ensure_ascii=False) + "\n")
 
   def close(self) -> None:
-    """Write what waits and close the files."""
+    """Write what waits and close the files; a disk that is stuck is given up."""
     if self._thread is None:
       return
-    self._waiting.put(None)
-    self._thread.join(timeout=10.0)
+    thread, self._thread = self._thread, None
+    end_s = time.monotonic() + CLOSE_S
+    with contextlib.suppress(queue.Full):
+      self._waiting.put(None, timeout=CLOSE_S)
+    thread.join(timeout=max(0.0, end_s - time.monotonic()))
+    if thread.is_alive():
+      # Its files stay open: their numbers could be another file's when it wakes up.
+      self.problem = self.problem or "recording ended: the disk is stuck"
+      return
     for handle in (self._file, self._events):
       if handle >= 0:
         os.close(handle)
     self._file = self._events = -1
-    self._thread = None
 
   def _put(self, item: bytes | str) -> None:
     try:
@@ -169,7 +185,7 @@ class Recorder:
       record["remote"] = np.frombuffer(state.remote, np.uint8)
     record["velocity_command"] = cycle.velocity_command
     record["observation"][: len(policy.observation)] = policy.observation
-    record["action"] = policy.action
+    record["action"][self._orders[controller.machine.policy]] = policy.action
     for name in ("q_target", "kp", "kd"):
       record[name] = getattr(cycle.command, name)
     record["latency_ms"] = [1e3 * controller.latency.last_s[s] for s in STAGES]
@@ -183,7 +199,7 @@ class Recorder:
         continue
       try:
         self._write(item)
-      except OSError as error:
+      except Exception as error:
         self._fail(error)
 
   def _write(self, item: bytes | str) -> None:
@@ -193,8 +209,8 @@ class Recorder:
     slot = int.from_bytes(item[:8], "little") % self._capacity
     os.pwrite(self._file, item, HEADER_BYTES + slot * len(item))
 
-  def _fail(self, error: OSError) -> None:
-    self.problem = f"recording ended: {error.strerror or error}"
+  def _fail(self, error: Exception) -> None:
+    self.problem = f"recording ended: {getattr(error, 'strerror', None) or error}"
 
 
 def read_flight(folder: str | Path) -> tuple[dict[str, Any], np.ndarray]:
@@ -207,9 +223,9 @@ def read_flight(folder: str | Path) -> tuple[dict[str, Any], np.ndarray]:
   if not data.startswith(MAGIC):
     raise UserError(f"{path} is not a flight of this decap.")
   try:
-    header = json.loads(data[len(MAGIC) : HEADER_BYTES])
+    header = _header(json.loads(data[len(MAGIC) : HEADER_BYTES]))
     layout = record_layout(len(header["joint_names"]), header["observations"])
-  except (ValueError, KeyError) as error:
+  except (ValueError, KeyError, TypeError, RecursionError) as error:
     raise UserError(f"{path} has a damaged header.") from error
   body = data[HEADER_BYTES:]
   body = body[: len(body) // layout.itemsize * layout.itemsize]
@@ -225,6 +241,15 @@ def read_flight(folder: str | Path) -> tuple[dict[str, Any], np.ndarray]:
   return header, records[np.argsort(records["number"])]
 
 
+def _header(found: Any) -> dict[str, Any]:
+  """A header whose entries have the types that readers count on."""
+  texts = [*found["joint_names"], *found["stages"], found["started"]]
+  known = len(found["stages"]) == len(STAGES) and isinstance(found["observations"], int)
+  if not known or not all(isinstance(text, str) for text in texts):
+    raise ValueError("other types than a recorder writes")
+  return found
+
+
 def read_events(folder: str | Path) -> list[dict[str, Any]]:
   """Events of a flight in order; a last line cut in half is left out."""
   path = Path(folder) / EVENTS_FILE
@@ -233,9 +258,20 @@ def read_events(folder: str | Path) -> list[dict[str, Any]]:
   except OSError as error:
     raise UserError(f"Cannot read the events {path}: {error.strerror}.") from error
   events = []
-  for line in lines:
+  for number, line in enumerate(lines, start=1):
     try:
-      events.append(json.loads(line))
+      event = json.loads(line)
     except ValueError:
       continue
+    if not _is_event(event):
+      raise UserError(f"{path}, line {number}: this is no event of a flight.")
+    events.append(event)
   return events
+
+
+def _is_event(found: Any) -> bool:
+  return (
+    isinstance(found, dict)
+    and isinstance(found.get("time_s"), (int, float))
+    and isinstance(found.get("event"), str)
+  )

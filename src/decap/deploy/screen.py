@@ -25,7 +25,8 @@ _BAR = 30
 class Screen:
   """An observer of a controller that shows what it does.
 
-  Without a terminal it prints events only, a line each.
+  Without a terminal it prints events only, a line each, and remarks once each, on
+  standard error.
   """
 
   def __init__(self, help_line: str, stream: TextIO | None = None):
@@ -35,9 +36,10 @@ class Screen:
     self._start_s: float | None = None
     self._next_s = 0.0
     self._log: list[str] = []
-    self._waiting: queue.Queue[str | None] = queue.Queue(maxsize=100)
-    self.remark: Callable[[], str] = lambda: ""
-    """A line of others, such as the recorder's problem."""
+    self._told: set[str] = set()
+    self._waiting: queue.Queue[tuple[TextIO, str] | None] = queue.Queue(maxsize=100)
+    self.remarks: Callable[[], list[str]] = list
+    """What others have to say, such as the recorder's problem."""
     self._thread = threading.Thread(target=self._work, daemon=True)
     self._thread.start()
 
@@ -46,31 +48,43 @@ class Screen:
       self._start_s = cycle.now_s
     time_s = cycle.now_s - self._start_s
     lines = [f"{time_s:9.2f} s  {event}" for event in cycle.events]
+    due = cycle.now_s >= self._next_s
+    if due:
+      self._next_s = cycle.now_s + PERIOD_S
     if not self._terminal:
-      self._put("".join(f"{line}\n" for line in lines))
+      self._print(lines, self.remarks() if due else [])
       return
     self._log = [*self._log, *lines][-6:]
-    if cycle.now_s >= self._next_s or lines:
-      self._next_s = cycle.now_s + PERIOD_S
-      text = render(controller, cycle, self._log, self._help, self.remark())
+    if due or lines:
+      remark = " · ".join(self.remarks())
+      text = render(controller, cycle, self._log, self._help, remark)
       # Home, text with the rest of each line erased, then all below erased.
       erased = text.replace("\n", "\x1b[K\n")
-      self._put(f"\x1b[H{erased}\x1b[J")
+      self._put(self._stream, f"\x1b[H{erased}\x1b[J")
 
   def close(self) -> None:
-    self._put(None)
+    with contextlib.suppress(queue.Full):
+      self._waiting.put_nowait(None)
     self._thread.join(timeout=1.0)
 
-  def _put(self, text: str | None) -> None:
-    if text != "":
-      with contextlib.suppress(queue.Full):  # The terminal is stuck; so be it.
-        self._waiting.put_nowait(text)
+  def _print(self, lines: list[str], remarks: list[str]) -> None:
+    if lines:
+      self._put(self._stream, "".join(f"{line}\n" for line in lines))
+    for remark in remarks:
+      if remark not in self._told:
+        self._told.add(remark)
+        self._put(sys.stderr, f"decap: {remark}\n")
+
+  def _put(self, stream: TextIO, text: str) -> None:
+    with contextlib.suppress(queue.Full):  # The terminal is stuck; so be it.
+      self._waiting.put_nowait((stream, text))
 
   def _work(self) -> None:
-    while (text := self._waiting.get()) is not None:
+    while (item := self._waiting.get()) is not None:
+      stream, text = item
       with contextlib.suppress(OSError, ValueError):  # The terminal may be gone.
-        self._stream.write(text)
-        self._stream.flush()
+        stream.write(text)
+        stream.flush()
 
 
 def render(

@@ -10,9 +10,11 @@ import contextlib
 import gc
 import os
 import signal
+import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from decap.deploy.bundle import Bundle, bundle_folder, load_bundle
@@ -24,6 +26,7 @@ from decap.deploy.robot_io import Robot, RobotState
 from decap.deploy.robots import motors_for
 from decap.deploy.screen import Screen
 from decap.deploy.states import Mode, Requests
+from decap.deploy.stops import Deadlines, Limits, Tolerated
 from decap.deploy.unitree import UnitreeRobot
 from decap.deploy.watchdog import HANG_S, Watchdog
 from decap.errors import UserError
@@ -33,6 +36,9 @@ LISTEN_S = 0.5
 """How long other publishers are listened for before anything is sent."""
 FAREWELL_S = 2.0
 """Damping before the controller leaves."""
+LOOK_S = 0.1
+"""Time between two looks at whether the watchdog still runs."""
+WATCHDOG_GONE = "the watchdog has ended: a dead controller would not be noticed"
 REAL_TIME_PRIORITY = 40
 """Above ordinary programs, below what the kernel itself needs."""
 
@@ -103,6 +109,78 @@ class Ending:
     return self._since_s is not None and now_s >= self._since_s + FAREWELL_S
 
 
+class Watched(Deadlines):
+  """Deadlines of the loop, and a look at the watchdog: nothing moves without it."""
+
+  def __init__(self, limits: Limits, tolerated: Tolerated, watchdog: Watchdog):
+    super().__init__(limits, tolerated)
+    self._watchdog = watchdog
+    self._next_s = 0.0
+    self._gone = False
+
+  def fault(self, now_s: float, lag_s: float) -> str | None:
+    """What is wrong with timing or watchdog; one that has ended stays a fault."""
+    if not self._gone and now_s >= self._next_s:
+      self._next_s = now_s + LOOK_S
+      self._gone = not self._watchdog.alive()
+    timing = super().fault(now_s, lag_s)
+    return timing or (WATCHDOG_GONE if self._gone else None)
+
+
+class Beside:
+  """Recorder and screen of a drive: what goes wrong with them is a remark, no more."""
+
+  def __init__(
+    self,
+    note: str,
+    recorder: Recorder | None,
+    screen: Screen | None,
+    watchdog: Watchdog | None,
+  ):
+    self._note, self._watchdog = note, watchdog
+    self._recorder, self._screen = recorder, screen
+    self._problems: dict[str, str] = {}
+
+  def start(self, controller: Controller) -> None:
+    """Let them observe a controller."""
+    if self._recorder:
+      self._try("recording", self._recorder.start, controller)
+      controller.observers.append(partial(self._observe, "recording", self._recorder))
+    if self._screen:
+      self._screen.remarks = self.remarks
+      controller.observers.append(partial(self._observe, "the screen", self._screen))
+
+  def remarks(self) -> list[str]:
+    """What the operator should know."""
+    recorder, watchdog = self._recorder, self._watchdog
+    found = [self._note, recorder.problem if recorder else "", *self._problems.values()]
+    if watchdog and not watchdog.alive():
+      found.append(WATCHDOG_GONE)
+    return [remark for remark in found if remark]
+
+  def end(self, controller: Controller) -> None:
+    """Close the recording, and say what the screen could not."""
+    if self._recorder:
+      self._try("recording", _summarise, self._recorder, controller)
+      self._try("recording", self._recorder.close)
+      if problem := self._problems.get("recording"):
+        self._recorder.problem = problem
+    if problem := self._problems.get("the screen"):
+      with contextlib.suppress(OSError):  # The terminal may be gone.
+        print(f"decap: {problem}", file=sys.stderr)
+
+  def _observe(self, name: str, observer: Callable, *cycle: object) -> None:
+    if name not in self._problems:
+      self._try(name, observer, *cycle)
+
+  def _try(self, name: str, call: Callable, *arguments: object) -> None:
+    try:
+      call(*arguments)
+    except Exception as error:
+      problem = f"{name} ended: {type(error).__name__}: {error}"
+      self._problems.setdefault(name, problem)
+
+
 @contextlib.contextmanager
 def real_time(wanted: bool) -> Iterator[str]:
   """Let the loop go first on a busy machine, where the system allows it.
@@ -122,7 +200,10 @@ def real_time(wanted: bool) -> Iterator[str]:
   try:
     yield ""
   finally:
-    os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+    # Without privileges the flag cannot be taken back; nor does it hurt.
+    with contextlib.suppress(OSError):
+      ordinary = os.SCHED_OTHER | os.SCHED_RESET_ON_FORK
+      os.sched_setscheduler(0, ordinary, os.sched_param(0))
 
 
 def drive(
@@ -131,8 +212,7 @@ def drive(
   bundles: Sequence[Bundle],
   operator: Operator,
   *,
-  log: Path | None = None,
-  log_mb: float,
+  recorder: Recorder | None = None,
   screen: Screen | None = None,
   watchdog: Watchdog | None = None,
   seconds: float = float("inf"),
@@ -147,25 +227,24 @@ def drive(
   with Ending(operator, end_s) as ending, real_time(priority) as note:
     controller = Controller(robot, motors, bundles, ending)
     if watchdog:
+      tolerated = controller.monitor.tolerated
+      controller.deadlines = Watched(controller.limits, tolerated, watchdog)
       controller.observers.append(lambda *_: watchdog.beat())
-    recorder = Recorder(log, log_mb) if log else None
-    if recorder:
-      recorder.start(controller)
-      controller.observers.append(recorder)
-    if screen:
-      screen.remark = lambda: _remark(note, recorder, watchdog)
-      controller.observers.append(screen)
+    beside = Beside(note, recorder, screen, watchdog)
+    beside.start(controller)
     gc.collect()
     gc.freeze()
     gc.disable()  # A collection takes milliseconds; a cycle leaves nothing for it.
     try:
+      # Files and collection took their time: the first cycle is not late, it is due.
+      controller.next_s = robot.now_s()
       controller.run(lambda: ending.due(robot.now_s()))
+      if watchdog:
+        watchdog.goodbye()  # Now: what follows takes longer than a cycle may.
     finally:
       gc.enable()
       gc.unfreeze()
-      if recorder:
-        _summarise(recorder, controller)
-        recorder.close()
+      beside.end(controller)
   return controller
 
 
@@ -186,15 +265,6 @@ def stopped_by_fault(controller: Controller) -> bool:
   """Whether the last stop was more than the operator's wish."""
   reason = controller.machine.stop_reason
   return controller.machine.mode is Mode.DAMPING and reason != "stopped by the operator"
-
-
-def _remark(note: str, recorder: Recorder | None, watchdog: Watchdog | None) -> str:
-  remarks = [note] if note else []
-  if recorder and recorder.problem:
-    remarks.append(recorder.problem)
-  if watchdog and not watchdog.alive():
-    remarks.append("the watchdog has ended: a dead controller would not be noticed")
-  return " · ".join(remarks)
 
 
 def _summarise(recorder: Recorder, controller: Controller) -> None:

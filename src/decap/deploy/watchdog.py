@@ -5,7 +5,7 @@ cycle of the controller is a byte in it. An end of file is a death, silence is a
 and both end in damping, sent again and again. It latches: a controller that wakes up
 sees commands that are not its own and stops.
 
-Run as ``python -m decap.deploy.watchdog``, so that it shares nothing with what died.
+It is a Python of its own, so that it shares nothing with what died.
 """
 
 from __future__ import annotations
@@ -17,17 +17,31 @@ import select
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from decap.deploy.robot_io import COMMAND_DT_S
 from decap.errors import UserError
+
+if TYPE_CHECKING:
+  from decap.deploy.dds import Writer
 
 HANG_S = 0.1
 """Silence of the controller that counts as a hang."""
 DAMP_S = 5.0
 """How long damping is repeated; a robot that fell in this time lies still."""
 GOODBYE = b"q"
+GOODBYE_S = 1.0
+"""How long a watchdog that is behind is waited for."""
+
+# Neither -m nor -c alone: both look for modules in the current folder first, which may
+# be anybody's, and Python 3.10 has no -P.
+_START = (
+  "import sys; sys.path[:] = [folder for folder in sys.path if folder]; "
+  "from decap.deploy.watchdog import main; sys.exit(main(sys.argv[1:]))"
+)
 
 
 class Watchdog:
@@ -52,7 +66,7 @@ class Watchdog:
     os.set_blocking(self._pipe, False)
     arguments = [interface, domain, robot, mode_machine, hang_s, read_end, events or ""]
     self._process = subprocess.Popen(
-      [sys.executable, "-m", "decap.deploy.watchdog", *map(str, arguments)],
+      [sys.executable, "-c", _START, *map(str, arguments)],
       pass_fds=[read_end],
       start_new_session=True,  # Ctrl-C in the terminal must not reach it.
       stdout=subprocess.PIPE,
@@ -77,14 +91,24 @@ class Watchdog:
     with contextlib.suppress(BlockingIOError, BrokenPipeError):
       os.write(self._pipe, b".")
 
+  def goodbye(self) -> None:
+    """Say that the controller has ended as it should: no beats are missed then."""
+    end_s = time.monotonic() + GOODBYE_S
+    with contextlib.suppress(OSError):  # It has left already.
+      while time.monotonic() < end_s:
+        try:
+          os.write(self._pipe, GOODBYE)
+          return
+        except BlockingIOError:
+          time.sleep(0.01)
+
   def close(self, goodbye: bool = True) -> None:
     """Let it go: with a goodbye it leaves at once, without one it damps first."""
     if goodbye:
-      with contextlib.suppress(OSError):
-        os.set_blocking(self._pipe, True)
-        os.write(self._pipe, GOODBYE)
+      self.goodbye()
     os.close(self._pipe)
-    self._process.wait(timeout=DAMP_S + 5.0)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+      self._process.wait(timeout=DAMP_S + 5.0)
 
 
 def watch(pipe: int, hang_s: float) -> str:
@@ -122,25 +146,35 @@ def main(arguments: list[str]) -> int:
   print("watching", flush=True)
   how = watch(int(pipe), float(hang_s))
   if how != "goodbye":
-    writer.write(damping)
-    _report(f"watchdog: {how} of the controller: damping", events)
-    end_s = time.monotonic() + DAMP_S
-    while time.monotonic() < end_s:
-      writer.write(damping)
-      time.sleep(COMMAND_DT_S)
+    _damp(writer, damping, f"watchdog: {how} of the controller: damping", events)
   participant.close()
   return 0
 
 
-def _report(text: str, events: str) -> None:
-  """Say what happened, on the terminal and in the flight's log if there is one."""
+def _damp(writer: Writer, damping: bytes, text: str, events: str) -> None:
+  """Send damping again and again, and meanwhile say why."""
+  end_s, told = time.monotonic() + DAMP_S, False
+  while time.monotonic() < end_s:
+    with contextlib.suppress(UserError):  # The network may come back.
+      writer.write(damping)
+    if not told:
+      told = True
+      # Threads: a terminal or disk that is stuck must not keep damping back.
+      for report in (_say, _note):
+        with contextlib.suppress(RuntimeError):  # No thread is to be had.
+          threading.Thread(target=report, args=[text, events], daemon=True).start()
+    time.sleep(COMMAND_DT_S)
+
+
+def _say(text: str, _: str) -> None:
+  """On the terminal; without a buffer, whose lock would be held while it is stuck."""
   with contextlib.suppress(OSError):
-    print(f"decap {text}", file=sys.stderr, flush=True)
+    os.write(2, f"decap {text}\n".encode())
+
+
+def _note(text: str, events: str) -> None:
+  """In the flight's log, if there is one."""
   if events:
     with contextlib.suppress(OSError), open(events, "a", encoding="utf-8") as file:
       line = {"time_s": round(time.monotonic(), 4), "event": text}
       file.write(json.dumps(line) + "\n")
-
-
-if __name__ == "__main__":
-  sys.exit(main(sys.argv[1:]))
