@@ -133,6 +133,26 @@ def test_each_fault_ends_in_damping_and_stays_there(spoil, reason, cycles):
   )
 
 
+@pytest.mark.parametrize("cycle_s", [0.0021, 0.0025, 0.007, 0.0195])
+def test_a_slow_loop_asks_the_policy_at_50_hz_until_it_is_stopped(cycle_s):
+  driven = _driving()
+  robot, policy = driven.robot, driven.controller.policy
+  began_s, steps, asked_s = robot.time_s, policy.steps, []
+  while robot.time_s < began_s + 2.0 and driven.modes[-1] is Mode.POLICY:
+    before = policy.steps
+    driven.controller.step()
+    if policy.steps > before:
+      asked_s.append(robot.time_s)
+    robot.time_s = max(robot.time_s + cycle_s, driven.controller.next_s)
+  expected = (robot.time_s - began_s) / 0.02
+  assert policy.steps - steps == pytest.approx(expected, abs=1.5 + 0.05 * expected)
+  if cycle_s == 0.0021:  # 24 of 500 cycles are left out.
+    assert driven.modes[-1] is Mode.POLICY and np.diff(asked_s).max() < 0.0231
+  else:
+    assert "the loop is too slow" in driven.controller.machine.stop_reason
+    assert robot.time_s - began_s < 1.0
+
+
 class Garbage:
   """A bundle whose network goes wrong after a while."""
 

@@ -153,6 +153,20 @@ def test_deadlines():
   assert tolerated.missed == 4
 
 
+def test_a_tenth_of_the_cycles_of_a_second_may_be_left_out():
+  tolerated = Tolerated()
+  deadlines = Deadlines(Limits(), tolerated)
+  for i in range(50):
+    assert deadlines.fault(i * 0.01, 0.002) is None
+  assert deadlines.fault(0.5, 0.0019) is None  # Late, but nothing was left out.
+  fault = deadlines.fault(0.51, 0.0021)
+  assert fault == "the loop is too slow: 51 of 500 cycles within a second were left out"
+  assert deadlines.fault(1.015, 0.0) is None
+  assert tolerated.missed == 0
+  # What stops by itself is not held against the second after it.
+  assert "s late" in deadlines.fault(9.0, 5.0) and deadlines.fault(9.002, 0.0) is None
+
+
 def test_targets_must_be_numbers_and_must_not_jump():
   zero, names = np.zeros(J), MOTORS.joint_names
   assert target_fault(zero + 2.9, zero, Limits(), names) is None

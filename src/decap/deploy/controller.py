@@ -26,7 +26,7 @@ from decap.deploy.robot_io import (
   damping_command,
 )
 from decap.deploy.states import DRIVEN, NONE, STAND_S, Machine, Mode
-from decap.deploy.stops import Deadlines, Limits, Monitor, target_fault
+from decap.deploy.stops import Deadlines, Limits, Monitor, skipped_cycles, target_fault
 from decap.errors import UserError
 from decap.robots.motors import RobotMotors
 
@@ -116,6 +116,7 @@ class Controller:
     self._share = 0.0
     """How far the policy has taken over."""
     self._countdown = 0
+    """Cycles until the policy is asked again; those that are left out count, too."""
     self._target = np.zeros(len(motors.motors))
     self._velocity_command = np.zeros(3)
     self._output_fault: str | None = None
@@ -152,7 +153,9 @@ class Controller:
     """One cycle: read, check, decide, command, report."""
     now_s = self.robot.now_s()
     lag_s = max(0.0, now_s - self.next_s)
-    self.next_s += COMMAND_DT_S * (1 + int(lag_s / COMMAND_DT_S))
+    skipped = skipped_cycles(lag_s)
+    self.next_s += COMMAND_DT_S * (1 + skipped)
+    self._countdown -= skipped
     fresh = self._read(now_s)
     wanted = self.operator.poll(now_s, fresh)
     self._velocity_command = self.policy.command(wanted.stick, wanted.exact)
@@ -228,7 +231,8 @@ class Controller:
     policy = self.policy
     self.policy_stepped = self._countdown <= 0
     if self.policy_stepped:
-      self._countdown = COMMANDS_PER_STEP
+      # Late or not, 50 Hz: the next step is due when it was.
+      self._countdown = self._countdown % COMMANDS_PER_STEP or COMMANDS_PER_STEP
       target = self._ask(policy)
       if self._output_fault:
         return self._damping

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from decap.deploy.robot_io import RobotState
+from decap.deploy.robot_io import COMMAND_DT_S, RobotState
 from decap.robots.motors import RobotMotors
 
 
@@ -58,6 +58,9 @@ class Limits:
   """Lag from which a cycle counts as missed."""
   missed_per_s: int = 3
   """Missed cycles within a second."""
+  skipped_per_s: int = 50
+  """Cycles within a second that may be left out, because the ones before took too long:
+  a tenth of them."""
 
 
 @dataclass
@@ -249,6 +252,7 @@ class Deadlines:
     self._limits = limits
     self._tolerated = tolerated
     self._missed: deque[float] = deque()
+    self._skipped: deque[tuple[float, int]] = deque()
 
   def fault(self, now_s: float, lag_s: float) -> str | None:
     """What is wrong with the timing of a cycle that came `lag_s` late."""
@@ -260,9 +264,24 @@ class Deadlines:
       self._missed.popleft()
     if lag_s > limits.lag_s:
       return f"a cycle came {lag_s:.3f} s late"
+    if lag_s >= COMMAND_DT_S:
+      self._skipped.append((now_s, skipped_cycles(lag_s)))
+    while self._skipped and self._skipped[0][0] < now_s - 1.0:
+      self._skipped.popleft()
     if len(self._missed) >= limits.missed_per_s:
       return f"{len(self._missed)} cycles within a second came too late"
+    skipped = sum(count for _, count in self._skipped)
+    if skipped > limits.skipped_per_s:
+      return (
+        f"the loop is too slow: {skipped} of {round(1 / COMMAND_DT_S)} cycles within a "
+        "second were left out"
+      )
     return None
+
+
+def skipped_cycles(lag_s: float) -> int:
+  """Cycles that are left out because one comes `lag_s` late: their time is over."""
+  return int(lag_s / COMMAND_DT_S)
 
 
 def target_fault(
