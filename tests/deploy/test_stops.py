@@ -65,6 +65,31 @@ def test_a_stream_that_ends_stops_after_50_ms(make, expected):
 
 
 @pytest.mark.parametrize(
+  "frozen, expected",
+  [
+    (("gyro", "acc", "quat"), "the IMU is frozen: nothing of it changed for 0.052 s"),
+    (("q", "dq"), "joints are frozen: none of them changed for 0.052 s"),
+    (("gyro", "acc", "quat", "q", "dq"), "states are frozen: nothing changed for 0.05"),
+  ],
+)
+def test_half_of_a_state_can_freeze(frozen, expected):
+  def make(i, t):
+    held = {name: getattr(state(0.0), name) for name in frozen}
+    return state(t, **held), t, 0, 0
+
+  fault, now_s = _feed(_monitor(), make)
+  assert fault.startswith(expected) and now_s == pytest.approx(0.052)
+  # One of its values is enough to show that a sensor is alive.
+  some = frozen[1:] if len(frozen) < 5 else ("acc", "quat", "dq")
+
+  def alive(i, t):
+    held = {name: getattr(state(0.0), name) for name in some}
+    return state(t, **held), t, 0, 0
+
+  assert _feed(_monitor(), alive, cycles=500)[0] is None
+
+
+@pytest.mark.parametrize(
   "changes, states, expected",
   [
     ({"quat": np.array([0.8, 0.6, 0.0, 0.0])}, 3, "tilt is above 1 rad"),

@@ -26,6 +26,8 @@ def measured_sizes(joints: int) -> dict[str, int]:
 
 MEASURED = tuple(measured_sizes(0))
 _measured = operator.attrgetter(*MEASURED)
+_OF_JOINTS = ("q", "dq")
+_OF_IMU = ("gyro", "acc", "quat")
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,7 @@ class Limits:
   stale_s: float = 0.05
   """Time without a new, valid state."""
   frozen_s: float = 0.05
-  """Time in which every measured value stays exactly the same."""
+  """Time in which all that the joints measure, or all of the IMU, stays the same."""
   tilt_rad: float = 1.0
   """Angle between the pelvis and upright."""
   joint_margin_rad: float = 0.1
@@ -91,7 +93,7 @@ class Monitor:
     self._centre, self._room = self._spans()
     self._age_s = 0.0  # Of the last valid, new state at the last look.
     self._good_s = start_s  # When the last valid, new state arrived.
-    self._moved_s = start_s  # When a measured value last changed.
+    self._joints_s = self._imu_s = start_s  # When a value of theirs last changed.
     self._last: RobotState | None = None
     self._arrivals = 0  # Old states that arrived since the last new one.
     self._rejected = 0
@@ -152,8 +154,8 @@ class Monitor:
       return self._silence(age_s)
     if self._last is None:
       return "no state has arrived yet"
-    if now_s - self._moved_s > limits.frozen_s:
-      return f"states are frozen: nothing changed for {now_s - self._moved_s:.3f} s"
+    if frozen := self._frozen(now_s):
+      return frozen
     if now_s - self._foreign_s < 1.0:
       return "another program sends commands to the robot"
     for kind, (count, sentence) in self._over.items():
@@ -177,10 +179,23 @@ class Monitor:
 
   def _accept(self, state: RobotState, now_s: float) -> None:
     last = self._last
-    if last is None or not _same(state, last):
-      self._moved_s = now_s
+    if last is None or not _same(state, last, _OF_JOINTS):
+      self._joints_s = now_s
+    if last is None or not _same(state, last, _OF_IMU):
+      self._imu_s = now_s
     self._good_s, self._last, self._arrivals = now_s, state, 0
     self._rejected_at_good = self._rejected
+
+  def _frozen(self, now_s: float) -> str:
+    """Which sensors do not measure any more, though states come; "" if all do."""
+    joints_s, imu_s = now_s - self._joints_s, now_s - self._imu_s
+    if min(joints_s, imu_s) > self.limits.frozen_s:
+      return f"states are frozen: nothing changed for {min(joints_s, imu_s):.3f} s"
+    if joints_s > self.limits.frozen_s:
+      return f"joints are frozen: none of them changed for {joints_s:.3f} s"
+    if imu_s > self.limits.frozen_s:
+      return f"the IMU is frozen: nothing of it changed for {imu_s:.3f} s"
+    return ""
 
   def _silence(self, age_s: float) -> str:
     """Why there is no new state: nothing comes, or what comes is of no use."""
@@ -316,9 +331,8 @@ def _not_a_number(state: RobotState, names: tuple[str, ...]) -> str:
   return ""
 
 
-def _same(state: RobotState, last: RobotState) -> bool:
-  """Whether all that moves has the very same bits."""
+def _same(state: RobotState, last: RobotState, parts: tuple[str, ...]) -> bool:
+  """Whether all of these have the very same bits."""
   return all(
-    getattr(state, name).tobytes() == getattr(last, name).tobytes()
-    for name in ("q", "dq", "gyro", "acc")
+    getattr(state, name).tobytes() == getattr(last, name).tobytes() for name in parts
   )
