@@ -140,6 +140,17 @@ def test_a_second_publisher_stops_at_once_and_is_forgotten_after_a_second():
   assert fault is None
 
 
+def test_another_robot_under_the_same_name_stops_at_once():
+  monitor = _monitor()
+
+  def make(i, t):
+    return state(t, mode_machine=4 if i >= 10 else 5), t, 0, 0
+
+  expected = "the robot changed its mode_machine from 5 to 4"
+  assert _feed(monitor, make) == (expected, pytest.approx(10 * DT))
+  assert _feed(monitor, lambda i, t: (state(t), t, 0, 0), start=61)[0] is None
+
+
 def test_what_happens_once_is_counted_and_tolerated():
   monitor = _monitor()
 

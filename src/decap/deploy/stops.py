@@ -95,6 +95,7 @@ class Monitor:
     self._good_s = start_s  # When the last valid, new state arrived.
     self._joints_s = self._imu_s = start_s  # When a value of theirs last changed.
     self._last: RobotState | None = None
+    self._kind: int | None = None  # What the robot called itself first.
     self._arrivals = 0  # Old states that arrived since the last new one.
     self._rejected = 0
     self._rejected_at_good = 0
@@ -156,6 +157,8 @@ class Monitor:
       return "no state has arrived yet"
     if frozen := self._frozen(now_s):
       return frozen
+    if (kind := self._last.mode_machine) != self._kind:
+      return f"the robot changed its mode_machine from {self._kind} to {kind}"
     if now_s - self._foreign_s < 1.0:
       return "another program sends commands to the robot"
     for kind, (count, sentence) in self._over.items():
@@ -179,6 +182,8 @@ class Monitor:
 
   def _accept(self, state: RobotState, now_s: float) -> None:
     last = self._last
+    if last is None:
+      self._kind = state.mode_machine
     if last is None or not _same(state, last, _OF_JOINTS):
       self._joints_s = now_s
     if last is None or not _same(state, last, _OF_IMU):
