@@ -198,12 +198,13 @@ def test_a_stop_is_left_by_hand_only():
   assert index("damping → passive") > index("stop: stopped by the operator")
 
 
-def _other():
+def _other(stiffer=2):
   other = copy.copy(released())
   other.info = {
     **other.info,
     "default_joint_pos": (other.default_joint_pos + 0.3).tolist(),
-    "stiffness": (2 * other.stiffness).tolist(),
+    "stiffness": (stiffer * other.stiffness).tolist(),
+    "damping": (stiffer * other.damping).tolist(),
   }
   return other
 
@@ -218,6 +219,20 @@ def test_policies_are_switched_without_a_jump_while_standing():
   np.testing.assert_allclose(
     targets[-1], driven.controller.policies[1].default_pos, atol=1e-9
   )
+
+
+def test_gains_are_switched_without_a_jump_while_standing():
+  driven = Driven("0.1 stand\n0.6 next", bundles=[released(), _other(3)]).run(1.1)
+  first, second = driven.controller.policies
+  standing = [c.command for c in driven.cycles if c.mode is Mode.STAND]
+  for name in ("kp", "kd"):
+    gains = np.array([getattr(command, name) for command in standing])
+    old, new = getattr(first, name), getattr(second, name)
+    # Its own from the first cycle on, as nothing stiff was there before.
+    np.testing.assert_array_equal(gains[:250], np.tile(old, (250, 1)))
+    steps = np.diff(gains, axis=0) / (new - old)
+    assert 0.0 <= steps.min() and steps.max() < 1.6 / STAND_S * COMMAND_DT_S
+    np.testing.assert_allclose(gains[-1], new, rtol=1e-12)
 
 
 def test_policies_are_switched_without_a_jump():

@@ -222,10 +222,17 @@ class Controller:
   def _stand(self, now_s: float) -> RobotCommand:
     share = (now_s - self.machine.since_s) / max(self.machine.stand_s, 1e-9)
     share = min(1.0, share)
-    policy = self.policy
     smooth = share * share * (3.0 - 2.0 * share)
-    target = self._from.q_target + smooth * (policy.default_pos - self._from.q_target)
-    return self._limited(RobotCommand(target, policy.kp, policy.kd))
+    return self._limited(self._blend(smooth, self.policy.default_pos))
+
+  def _blend(self, share: float, target: np.ndarray) -> RobotCommand:
+    """From what was commanded before to the target and gains of the policy."""
+    start, policy = self._from, self.policy
+    return RobotCommand(
+      q_target=start.q_target + share * (target - start.q_target),
+      kp=start.kp + share * (policy.kp - start.kp),
+      kd=start.kd + share * (policy.kd - start.kd),
+    )
 
   def _drive(self, now_s: float) -> RobotCommand:
     policy = self.policy
@@ -241,14 +248,7 @@ class Controller:
     if not self.policy_stepped and self._share >= 1.0:
       return self._limited(self._sent)  # Nothing but the state has changed.
     self._share = share = min(1.0, (now_s - self._blend_start_s) / BLEND_S)
-    start = self._from
-    return self._limited(
-      RobotCommand(
-        q_target=start.q_target + share * (self._target - start.q_target),
-        kp=start.kp + share * (policy.kp - start.kp),
-        kd=start.kd + share * (policy.kd - start.kd),
-      )
-    )
+    return self._limited(self._blend(share, self._target))
 
   def _ask(self, policy: RunningPolicy) -> np.ndarray:
     """Targets of the policy; `_output_fault` says if they must not be sent."""
