@@ -113,6 +113,43 @@ def test_values_beyond_their_limits_stop_when_they_stay(changes, states, expecte
   assert _feed(_monitor(), once)[0] is None  # One such state alone is noise.
 
 
+def test_few_states_count_for_the_time_between_them():
+  """One state in 24 cycles, 48 ms: three of them say what twenty say at the full rate."""
+
+  def sparse(i, t):
+    fast = state(t, dq=np.eye(J)[3] * -19.5)
+    return (fast if i % 24 == 0 else None), t, 0, 0
+
+  fault, now_s = _feed(_monitor(), sparse, cycles=400)
+  assert "is faster than" in fault and now_s == pytest.approx(3 * 24 * DT)
+
+  def early(i, t):
+    """Three in a row, then none: too short to be more than a stumble."""
+    fast = state(t, dq=np.eye(J)[3] * -19.5)
+    return (fast if i < 4 else None), t, 0, 0
+
+  assert _feed(_monitor(), early, cycles=25)[0] is None
+
+
+def test_half_of_the_states_of_a_second_may_be_lost():
+  def half(i, t):
+    return (state(t) if i % 2 else None), t, 0, 0
+
+  def fewer(i, t):
+    return (state(t) if i % 2 and i % 100 != 1 else None), t, 0, 0
+
+  assert _feed(_monitor(), half, cycles=2000)[0] is None
+  fault, now_s = _feed(_monitor(), fewer, cycles=2000)
+  assert fault == "states are lost: 251 of the last 500 cycles had no new one"
+  assert now_s < 1.01
+  monitor = _monitor()
+  assert _feed(monitor, fewer, cycles=600)[0]
+  # It is over when enough have come again.
+  for i in range(600, 650):
+    monitor.update(state(i * DT), i * DT, 0, 0)
+  assert _feed(monitor, lambda i, t: (state(t), t, 0, 0), start=650)[0] is None
+
+
 @pytest.mark.parametrize("field", MEASURED)
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_one_value_that_is_no_number_stops_at_once(field, value):

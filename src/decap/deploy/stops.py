@@ -26,6 +26,7 @@ def measured_sizes(joints: int) -> dict[str, int]:
 
 MEASURED = tuple(measured_sizes(0))
 _measured = operator.attrgetter(*MEASURED)
+_CYCLES = round(1.0 / COMMAND_DT_S)  # In a second.
 _OF_JOINTS = ("q", "dq")
 _OF_IMU = ("gyro", "acc", "quat")
 
@@ -47,10 +48,13 @@ class Limits:
   temperature_c: float = 90.0
   """Temperature of the hottest motor."""
   persistence: int = 3
-  """States in a row that must show tilt or heat: one may be noise."""
-  joint_persistence: int = 20
-  """The same of a joint's range and speed, 40 ms: a foot that is caught at an edge bends
-  its ankle beyond its range for 16 ms, and is that fast for 22 ms when it slips off."""
+  """States in a row that must be beyond a limit: one may be noise."""
+  joint_persistence_s: float = 0.04
+  """Time for which they must be so of a joint's range and speed, 20 states if none is
+  lost: a foot that is caught at an edge bends its ankle beyond its range for 16 ms, and
+  is that fast for 22 ms when it slips off."""
+  lost_share: float = 0.5
+  """Share of the cycles of a second that may be without a new state."""
   target_jump_rad: float = 3.0
   """Change of a joint's target from one policy step to the next. Ankles on gravel reach 1.8;
   what targets may ask of the motors is limited elsewhere."""
@@ -79,6 +83,16 @@ class Tolerated:
   """Cycles of the controller that came late."""
 
 
+@dataclass
+class _Over:
+  """A limit that all states of late were beyond."""
+
+  since_s: float
+  seen_s: float
+  states: int
+  sentence: str
+
+
 class Monitor:
   """Watches the stream of states; says what is wrong, or nothing."""
 
@@ -99,7 +113,10 @@ class Monitor:
     self._arrivals = 0  # Old states that arrived since the last new one.
     self._rejected = 0
     self._rejected_at_good = 0
-    self._over: dict[str, tuple[int, str]] = {}
+    self._over: dict[str, _Over] = {}
+    # Of the cycles of a second, whether there was no new state, and how often so.
+    self._gaps: deque[bool] = deque([False] * _CYCLES, _CYCLES)
+    self._lost = 0
     self._broken = ""
     self._foreign = 0
     self._foreign_s = -np.inf  # When a command of somebody else was seen last.
@@ -118,7 +135,10 @@ class Monitor:
     if foreign > self._foreign:
       self._foreign, self._foreign_s = foreign, now_s
     accepted = self._judged(state, now_s)
-    self.tolerated.missing += accepted is None
+    lost = accepted is None
+    self.tolerated.missing += lost
+    self._lost += lost - self._gaps[0]
+    self._gaps.append(lost)
     return accepted
 
   def _judged(self, state: RobotState | None, now_s: float) -> RobotState | None:
@@ -136,7 +156,7 @@ class Monitor:
       return None
     self._accept(state, now_s)
     if not ordinary or self._over:
-      self._count_over(state)
+      self._count_over(state, now_s)
     return state
 
   @property
@@ -155,16 +175,24 @@ class Monitor:
       return self._silence(age_s)
     if self._last is None:
       return "no state has arrived yet"
+    if self._lost > limits.lost_share * _CYCLES:
+      return (
+        f"states are lost: {self._lost} of the last {_CYCLES} cycles had no new one"
+      )
     if frozen := self._frozen(now_s):
       return frozen
     if (kind := self._last.mode_machine) != self._kind:
       return f"the robot changed its mode_machine from {self._kind} to {kind}"
     if now_s - self._foreign_s < 1.0:
       return "another program sends commands to the robot"
-    for kind, (count, sentence) in self._over.items():
+    for kind, over in self._over.items():
+      # At the full rate, a state stands for the time until the next one.
+      lasted_s = over.seen_s - over.since_s + COMMAND_DT_S + 1e-9
       joint = kind in ("joint range", "joint speed")
-      if count >= (limits.joint_persistence if joint else limits.persistence):
-        return sentence
+      if over.states >= limits.persistence and (
+        not joint or lasted_s >= limits.joint_persistence_s
+      ):
+        return over.sentence
     return None
 
   def _is_newer(self, tick: int) -> bool:
@@ -246,12 +274,13 @@ class Monitor:
       found[kind] = (float(share[joint]), joint)
     return found
 
-  def _count_over(self, state: RobotState) -> None:
-    """Count in how many states in a row each limit was over."""
+  def _count_over(self, state: RobotState, now_s: float) -> None:
+    """Count in how many states in a row each limit was over, and for how long."""
     for kind, (share, joint) in self._shares(state).items():
       if share > 1.0:
-        count, _ = self._over.get(kind, (0, ""))
-        self._over[kind] = (count + 1, self._sentence(kind, joint))
+        over = self._over.setdefault(kind, _Over(now_s, now_s, 0, ""))
+        over.seen_s, over.states = now_s, over.states + 1
+        over.sentence = self._sentence(kind, joint)
       else:
         self._over.pop(kind, None)
 
@@ -293,8 +322,8 @@ class Deadlines:
     skipped = sum(count for _, count in self._skipped)
     if skipped > limits.skipped_per_s:
       return (
-        f"the loop is too slow: {skipped} of {round(1 / COMMAND_DT_S)} cycles within a "
-        "second were left out"
+        f"the loop is too slow: {skipped} of {_CYCLES} cycles within a second were left "
+        "out"
       )
     return None
 
