@@ -189,6 +189,27 @@ def test_garbage_from_the_policy_never_reaches_the_motors(value, reason):
   assert is_damping(driven.cycles[first].command)
 
 
+def test_a_policy_that_failed_once_can_be_reset():
+  bundle = copy.copy(released())
+  calls = []
+
+  def act(obs):
+    calls.append(1)
+    return released().act(obs) * (np.nan if len(calls) == 5 else 1.0)
+
+  bundle.act = act
+  script = "0.1 stand\n0.5 policy\n0.9 reset\n1.0 stand\n1.4 policy"
+  driven = Driven(script, bundles=[bundle]).run(1.8)
+  assert "stop: the policy's output is not finite" in driven.events
+  assert driven.events[-3:] == [
+    "damping → passive",
+    "passive → stand",
+    "stand → policy",
+  ]
+  assert sum(c.fault is not None for c in driven.cycles) == 1
+  assert driven.modes[-1] is Mode.POLICY
+
+
 def test_a_stop_is_left_by_hand_only():
   driven = Driven(SCRIPT + "1.4 stop\n1.5 policy\n1.6 stand\n1.8 reset\n1.9 stand")
   driven.run(2.1)

@@ -120,6 +120,7 @@ class Controller:
     self._target = np.zeros(len(motors.motors))
     self._velocity_command = np.zeros(3)
     self._output_fault: str | None = None
+    """What was wrong with the policy's targets in this very cycle."""
     self.next_s = now_s
     """When the next cycle is due."""
     self.policy_stepped = False
@@ -160,8 +161,9 @@ class Controller:
     wanted = self.operator.poll(now_s, fresh)
     self._velocity_command = self.policy.command(wanted.stick, wanted.exact)
     fault = self.monitor.fault(now_s) or self.deadlines.fault(now_s, lag_s)
+    self._output_fault = None
     before, driver = self.machine.mode, self.policy
-    if self.machine.step(now_s, wanted.requests, fault or self._output_fault):
+    if self.machine.step(now_s, wanted.requests, fault):
       self._hand_over(now_s, before, driver)
     command = self._command(now_s)
     if self._output_fault and self.machine.mode in DRIVEN:
@@ -200,7 +202,6 @@ class Controller:
 
   def _hand_over(self, now_s: float, before: Mode, driver: RunningPolicy) -> None:
     """A new mode or policy takes over from the command that was sent last."""
-    self._output_fault = None
     self._from = self._sent
     self._blend_start_s = now_s
     self._countdown = 0
