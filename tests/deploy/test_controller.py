@@ -189,6 +189,24 @@ def test_garbage_from_the_policy_never_reaches_the_motors(value, reason):
   assert is_damping(driven.cycles[first].command)
 
 
+@pytest.mark.parametrize("shape", [(1, 1), (2, J), (J,), (1, J + 1), (1,), ()])
+def test_actions_of_another_shape_never_reach_motors_or_log(shape):
+  bundle, calls = copy.copy(released()), []
+
+  def act(obs):
+    calls.append(1)
+    return np.zeros(shape, np.float32) if len(calls) == 5 else released().act(obs)
+
+  bundle.act = act
+  driven, seen = Driven(bundles=[bundle]), set()
+  driven.controller.observers.append(lambda c, _: seen.add(c.policy.action.shape))
+  driven.run(0.8)
+  assert driven.modes[-1] is Mode.DAMPING and is_damping(driven.robot.written[-1])
+  reason = driven.controller.machine.stop_reason
+  assert reason.startswith("the policy failed: ") and seen == {(J,)}
+  assert f"actions of shape {shape}, not (1, 29)" in reason
+
+
 def test_a_policy_that_failed_once_can_be_reset():
   bundle = copy.copy(released())
   calls = []

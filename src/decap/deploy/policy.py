@@ -57,7 +57,7 @@ class RunningPolicy:
     )
     obs = self._builder.build(inputs)
     observed = time.perf_counter()
-    self.action = self.bundle.act(obs)[0].astype(np.float64)
+    self.action = self._checked(self.bundle.act(obs))
     self.steps += 1
     self.observation = obs[0]
     latency.add("observe", observed - started)
@@ -73,6 +73,13 @@ class RunningPolicy:
     low, high = self.command_range
     wanted = stick if exact else np.where(stick >= 0, stick * high, -stick * low)
     return np.minimum(np.maximum(wanted, low), high)
+
+  def _checked(self, actions: np.ndarray) -> np.ndarray:
+    """The network's only row of actions; one number would else do for all joints."""
+    expected = (1, len(self._order))
+    if actions.shape != expected:
+      raise ValueError(f"actions of shape {actions.shape}, not {expected}")
+    return actions[0].astype(np.float64)
 
   def _to_robot(self, values: np.ndarray) -> np.ndarray:
     found = np.empty(len(self._order))
