@@ -260,6 +260,20 @@ def test_policies_are_switched_without_a_jump_while_standing():
   )
 
 
+def test_the_command_is_within_the_range_of_the_policy_that_gets_it():
+  narrow, seen = copy.copy(_other()), []
+  ranges = {"lin_vel_x": [-0.1, 0.1], "lin_vel_y": [0.0, 0.0], "ang_vel_z": [0.0, 0.0]}
+  narrow.info = {**narrow.info, "command_ranges": {"twist": ranges}}
+  driven = Driven(SCRIPT + "1.5 next\n", bundles=[released(), narrow])
+  controller = driven.controller
+  controller.observers.append(
+    lambda c, cycle: seen.append((c.machine.policy, cycle.velocity_command[0]))
+  )
+  driven.run(1.6)
+  assert {command for policy, command in seen if policy == 1} == {0.1}
+  assert (0, 0.3) in seen
+
+
 def test_gains_are_switched_without_a_jump_while_standing():
   driven = Driven("0.1 stand\n0.6 next", bundles=[released(), _other(3)]).run(1.1)
   first, second = driven.controller.policies

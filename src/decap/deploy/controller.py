@@ -159,12 +159,13 @@ class Controller:
     self._countdown -= skipped
     fresh = self._read(now_s)
     wanted = self.operator.poll(now_s, fresh)
-    self._velocity_command = self.policy.command(wanted.stick, wanted.exact)
     fault = self.monitor.fault(now_s) or self.deadlines.fault(now_s, lag_s)
     self._output_fault = None
     before, driver = self.machine.mode, self.policy
     if self.machine.step(now_s, wanted.requests, fault):
       self._hand_over(now_s, before, driver)
+    # Of the policy that drives now, which may be another one.
+    self._velocity_command = self.policy.command(wanted.stick, wanted.exact)
     command = self._command(now_s)
     if self._output_fault and self.machine.mode in DRIVEN:
       # The policy's targets were refused just now: stop in this very cycle.
