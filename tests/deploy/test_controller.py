@@ -1,6 +1,7 @@
 """The controller on a robot without physics: what is sent in which state."""
 
 import copy
+import math
 
 import numpy as np
 import pytest
@@ -241,7 +242,7 @@ def _other(stiffer=2):
   other = copy.copy(released())
   other.info = {
     **other.info,
-    "default_joint_pos": (other.default_joint_pos + 0.3).tolist(),
+    "default_joint_pos": (other.default_joint_pos + 0.2).tolist(),
     "stiffness": (stiffer * other.stiffness).tolist(),
     "damping": (stiffer * other.damping).tolist(),
   }
@@ -391,13 +392,33 @@ def _changed(**changes):
     ({"control_dt_s": 0.01}, "a step of 0.01 s; the controller asks .* 0.02 s"),
     ({"control_dt_s": 0.04}, "a step of 0.04 s"),
     ({"control_dt_s": 0.0}, "a step of 0 s"),
-    ({"stiffness": [-1.0] * J}, "negative gain"),
+    ({"control_dt_s": math.nan}, "a step of nan s"),
+    ({"stiffness": [-1.0] * J}, "a stiffness of -1 for left_hip_pitch_joint"),
+    ({"stiffness": [0.0] * J, "damping": [0.0] * J}, "a stiffness of 0 for left_hip"),
+    ({"damping": [0.0] * J}, "a damping of 0 for left_hip_pitch_joint"),
+    ({"stiffness": [1e6] * J}, "a stiffness of 1e.06 for left_hip_pitch_joint"),
+    ({"damping": [math.nan] * J}, "a damping of nan for left_hip_pitch_joint"),
+    (
+      {"stiffness": (np.eye(J)[5] * 999 + released().stiffness).tolist()},
+      "of 1027.5 for left_ankle_roll_joint, whose motor has 28.5 .a tenth to ten times",
+    ),
+    (
+      {"default_joint_pos": (10 * np.eye(J)[3]).tolist()},
+      "stands with left_knee_joint at 10 rad, outside its range of -0.087.* to 2.8",
+    ),
     ({"action_scale": [0.0] * J}, "action scale of zero"),
   ],
 )
 def test_bundles_for_other_robots_are_refused(changes, message):
   with pytest.raises(UserError, match=message):
     check_fits(_changed(**changes), MOTORS.joint_names)
+
+
+@pytest.mark.parametrize("bound", [1e9, -1e9, 11.0])
+def test_commands_that_no_robot_can_follow_are_refused(bound):
+  ranges = {"lin_vel_x": sorted([0.0, bound]), "lin_vel_y": [0, 0], "ang_vel_z": [0, 0]}
+  with pytest.raises(UserError, match="was trained for a lin_vel_x of .* at most 10"):
+    RunningPolicy(_changed(command_ranges={"twist": ranges}), MOTORS.joint_names)
 
 
 def test_a_bundle_without_ranges_of_commands_is_refused():
