@@ -16,7 +16,7 @@ from typing import Any
 RELEASED = Path(__file__).parents[1] / "policies" / "g1-flat-decap"
 
 
-def _without(*place: str) -> Callable[[Any], None]:
+def _without(*place: Any) -> Callable[[Any], None]:
   def edit(data: Any) -> None:
     for key in place[:-1]:
       data = data[key]
@@ -59,6 +59,12 @@ _BUNDLE_EDITS: dict[str, tuple[Callable[[Any], None], str]] = {
   "short-scale": (_with([1.0], "observations", 0, "scale"), "1 scales"),
   "other-checksum": (_with("0" * 64, "onnx_sha256"), "does not match the checksum"),
   "checksum-as-number": (_with(1, "onnx_sha256"), "checksum"),
+  "null-commands": (_with(None, "command_ranges"), "is no table of ranges"),
+  "text-step": (_with("fast", "control_dt_s"), "is damaged: 'control_dt_s' holds str"),
+  "no-clip": (_without("observations", 0, "clip"), "lacks clip"),
+  "turned-clip": (_with([1, -1], "observations", 0, "clip"), "two rising numbers"),
+  "huge-gain": (_with(10**400, "stiffness", 0), "not finite"),
+  "listed-joint": (_with([], "joint_names", 0), "is no list of names"),
   "slower": (_with(0.1, "control_dt_s"), "was changed after the export"),
 }
 _BUNDLE_TEXTS = {

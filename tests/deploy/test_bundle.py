@@ -140,6 +140,13 @@ def _edit(folder, **changes) -> None:
   path.write_text(json.dumps({k: v for k, v in info.items() if v is not None}))
 
 
+def _term(without="", **changes) -> dict:
+  """Changes of a bundle: its first observation is another one."""
+  term = {**_info()["observations"][0], **changes}
+  kept = {k: v for k, v in term.items() if k != without and (v or k != "name")}
+  return {"observations": [kept, _info()["observations"][1]]}
+
+
 @pytest.mark.parametrize(
   "changes, message",
   [
@@ -148,10 +155,36 @@ def _edit(folder, **changes) -> None:
     ({"stiffness": None}, "lacks stiffness"),
     ({"stiffness": 5}, "is damaged"),
     ({"damping": ["a", "b", "c"]}, "is damaged"),
-    ({"observations": [{}]}, "is damaged: 'scale'"),
+    ({"observations": [{}]}, "observation 1 lacks name, dim, scale, clip, meaning"),
+    (_term(name=None), "observation 1 lacks name"),
+    (_term("clip"), "observation 1 lacks clip"),
+    (_term(scale=[1.0]), "observation 'gravity' has 3 entries but 1 scales"),
+    (_term(name=["gravity"]), "is damaged: the name of observation 1 is no text"),
+    (_term(dim=3.0), "'gravity' must have a positive number of entries, not 3.0"),
+    (_term(dim=0, scale=[]), "'gravity' must have a positive number of entries"),
+    (_term(scale=[1.0, 2.0, float("nan")]), "scale of 'gravity' has .* not finite"),
+    (_term(clip=[1.0, -1.0]), "clip of 'gravity' must be null or two rising numbers"),
+    (_term(clip=[1.0, float("inf")]), "clip of 'gravity' has .* not finite"),
+    (_term(clip=[]), "clip of 'gravity' must be null or two rising numbers"),
+    (_term(clip=5), "clip of 'gravity' must be null or two rising numbers"),
+    (_term(period_s="slow"), "is damaged: the period_s of 'gravity' holds str"),
+    ({"observations": [5]}, "is damaged"),
+    ({"observations": {"a": 1}}, "is damaged: 'observations' is no list"),
+    ({"control_dt_s": "fast"}, "is damaged: 'control_dt_s' holds str"),
+    ({"control_dt_s": float("nan")}, "'control_dt_s' has a value that is not finite"),
+    ({"stiffness": [10**400, 1, 1]}, "'stiffness' has a value that is not finite"),
+    ({"stiffness": [1e39, 1, 1]}, "'stiffness' has a value that is not finite"),
+    ({"stiffness": [True, 1, 1]}, "is damaged: 'stiffness' holds bool"),
+    ({"effort_limit": [1.0, 2.0, float("nan")]}, "'effort_limit' has .* not finite"),
+    ({"effort_limit": [1.0]}, "'effort_limit' has 1 values for 3 joints"),
+    ({"joint_names": [["a"], "b", "c"]}, "is damaged: 'joint_names' is no list of na"),
+    ({"joint_names": "abc"}, "is damaged: 'joint_names' is no list of names"),
+    ({"command_ranges": [1]}, "is damaged: 'command_ranges' is no table of ranges"),
+    ({"command_ranges": {"twist": 3}}, "is damaged: 'command_ranges' is no table"),
+    ({"command_ranges": {"twist": {"vx": 3}}}, "range of 'vx' must be two rising num"),
     (
-      {"observations": [{"name": "gravity", "dim": 3, "scale": [1.0]}]},
-      "observation 'gravity' has 3 entries but 1 scales",
+      {"command_ranges": {"twist": {"vx": [0.0, float("nan")]}}},
+      "range of 'vx' has a value that is not finite",
     ),
     ({"damping": [1.0]}, "'damping' has 1 values for 3 joints"),
     ({"action_scale": [1.0, 2.0, float("nan")]}, "not finite"),
@@ -313,6 +346,63 @@ def test_a_network_for_one_robot_at_a_time(tmp_path, capfd):
   assert bundle._session.get_session_options().intra_op_num_threads == 1
   captured = capfd.readouterr()
   assert captured.err == "" and captured.out == ""
+
+
+def test_null_for_ranges_is_refused(tmp_path):
+  with pytest.raises(UserError, match="is damaged: 'command_ranges' is no table"):
+    _write(tmp_path / "policy", command_ranges=None)
+  _write(tmp_path / "policy")
+  path = tmp_path / "policy" / "policy.json"
+  path.write_text(path.read_text().replace("{}", "null"))
+  with pytest.raises(UserError, match="is damaged: 'command_ranges' is no table"):
+    load_bundle(tmp_path / "policy")
+
+
+def _network(inputs=("obs",), kind="FLOAT", rows=True) -> bytes:
+  """Sums of observations; one that is unlike what bundles say, if need be."""
+  from onnx import TensorProto, helper, numpy_helper
+
+  numbers = getattr(TensorProto, kind)
+  dtype = np.float32 if kind == "FLOAT" else np.float64
+  weights = numpy_helper.from_array(np.ones((DIM, len(JOINTS)), dtype), "w")
+  nodes = [helper.make_node("MatMul", [inputs[0], "w"], ["sums"])]
+  if rows:
+    nodes.append(helper.make_node("Identity", ["sums"], ["actions"]))
+  else:
+    nodes.append(helper.make_node("Concat", ["sums", "sums"], ["actions"], axis=0))
+  graph = helper.make_graph(
+    nodes,
+    "policy",
+    [helper.make_tensor_value_info(name, numbers, ["N", DIM]) for name in inputs],
+    [helper.make_tensor_value_info("actions", numbers, ["M", len(JOINTS)])],
+    [weights],
+  )
+  opset = helper.make_opsetid("", OPSET)
+  return helper.make_model(
+    graph, opset_imports=[opset], ir_version=8
+  ).SerializeToString()
+
+
+@pytest.mark.parametrize(
+  ("network", "message"),
+  [
+    ({"inputs": ("x",)}, "must take one input 'obs' of float32, not x"),
+    (
+      {"inputs": ("obs", "memory")},
+      "must take one input 'obs' of float32, not obs of .*, memory",
+    ),
+    ({"kind": "DOUBLE"}, "must take one input 'obs' of float32, not obs of .*double"),
+    ({"rows": False}, r"answers one observation with actions of shape \(2, 3\)"),
+  ],
+)
+def test_a_network_that_does_not_take_observations_is_refused(
+  tmp_path, network, message
+):
+  write_bundle(tmp_path / "good", _network(), _info())
+  assert load_bundle(tmp_path / "good").act(np.zeros((1, DIM))).shape == (1, 3)
+  write_bundle(tmp_path / "bad", _network(**network), _info())
+  with pytest.raises(UserError, match=message):
+    load_bundle(tmp_path / "bad")
 
 
 def test_junk_with_a_fitting_checksum_is_refused_in_a_sentence(tmp_path, capfd):

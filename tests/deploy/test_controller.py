@@ -1,6 +1,7 @@
 """The controller on a robot without physics: what is sent in which state."""
 
 import copy
+import math
 
 import numpy as np
 import pytest
@@ -133,6 +134,26 @@ def test_each_fault_ends_in_damping_and_stays_there(spoil, reason, cycles):
   )
 
 
+@pytest.mark.parametrize("cycle_s", [0.0021, 0.0025, 0.007, 0.0195])
+def test_a_slow_loop_asks_the_policy_at_50_hz_until_it_is_stopped(cycle_s):
+  driven = _driving()
+  robot, policy = driven.robot, driven.controller.policy
+  began_s, steps, asked_s = robot.time_s, policy.steps, []
+  while robot.time_s < began_s + 2.0 and driven.modes[-1] is Mode.POLICY:
+    before = policy.steps
+    driven.controller.step()
+    if policy.steps > before:
+      asked_s.append(robot.time_s)
+    robot.time_s = max(robot.time_s + cycle_s, driven.controller.next_s)
+  expected = (robot.time_s - began_s) / 0.02
+  assert policy.steps - steps == pytest.approx(expected, abs=1.5 + 0.05 * expected)
+  if cycle_s == 0.0021:  # 24 of 500 cycles are left out.
+    assert driven.modes[-1] is Mode.POLICY and np.diff(asked_s).max() < 0.0231
+  else:
+    assert "the loop is too slow" in driven.controller.machine.stop_reason
+    assert robot.time_s - began_s < 1.0
+
+
 class Garbage:
   """A bundle whose network goes wrong after a while."""
 
@@ -169,6 +190,45 @@ def test_garbage_from_the_policy_never_reaches_the_motors(value, reason):
   assert is_damping(driven.cycles[first].command)
 
 
+@pytest.mark.parametrize("shape", [(1, 1), (2, J), (J,), (1, J + 1), (1,), ()])
+def test_actions_of_another_shape_never_reach_motors_or_log(shape):
+  bundle, calls = copy.copy(released()), []
+
+  def act(obs):
+    calls.append(1)
+    return np.zeros(shape, np.float32) if len(calls) == 5 else released().act(obs)
+
+  bundle.act = act
+  driven, seen = Driven(bundles=[bundle]), set()
+  driven.controller.observers.append(lambda c, _: seen.add(c.policy.action.shape))
+  driven.run(0.8)
+  assert driven.modes[-1] is Mode.DAMPING and is_damping(driven.robot.written[-1])
+  reason = driven.controller.machine.stop_reason
+  assert reason.startswith("the policy failed: ") and seen == {(J,)}
+  assert f"actions of shape {shape}, not (1, 29)" in reason
+
+
+def test_a_policy_that_failed_once_can_be_reset():
+  bundle = copy.copy(released())
+  calls = []
+
+  def act(obs):
+    calls.append(1)
+    return released().act(obs) * (np.nan if len(calls) == 5 else 1.0)
+
+  bundle.act = act
+  script = "0.1 stand\n0.5 policy\n0.9 reset\n1.0 stand\n1.4 policy"
+  driven = Driven(script, bundles=[bundle]).run(1.8)
+  assert "stop: the policy's output is not finite" in driven.events
+  assert driven.events[-3:] == [
+    "damping → passive",
+    "passive → stand",
+    "stand → policy",
+  ]
+  assert sum(c.fault is not None for c in driven.cycles) == 1
+  assert driven.modes[-1] is Mode.POLICY
+
+
 def test_a_stop_is_left_by_hand_only():
   driven = Driven(SCRIPT + "1.4 stop\n1.5 policy\n1.6 stand\n1.8 reset\n1.9 stand")
   driven.run(2.1)
@@ -178,12 +238,13 @@ def test_a_stop_is_left_by_hand_only():
   assert index("damping → passive") > index("stop: stopped by the operator")
 
 
-def _other():
+def _other(stiffer=2):
   other = copy.copy(released())
   other.info = {
     **other.info,
-    "default_joint_pos": (other.default_joint_pos + 0.3).tolist(),
-    "stiffness": (2 * other.stiffness).tolist(),
+    "default_joint_pos": (other.default_joint_pos + 0.2).tolist(),
+    "stiffness": (stiffer * other.stiffness).tolist(),
+    "damping": (stiffer * other.damping).tolist(),
   }
   return other
 
@@ -198,6 +259,34 @@ def test_policies_are_switched_without_a_jump_while_standing():
   np.testing.assert_allclose(
     targets[-1], driven.controller.policies[1].default_pos, atol=1e-9
   )
+
+
+def test_the_command_is_within_the_range_of_the_policy_that_gets_it():
+  narrow, seen = copy.copy(_other()), []
+  ranges = {"lin_vel_x": [-0.1, 0.1], "lin_vel_y": [0.0, 0.0], "ang_vel_z": [0.0, 0.0]}
+  narrow.info = {**narrow.info, "command_ranges": {"twist": ranges}}
+  driven = Driven(SCRIPT + "1.5 next\n", bundles=[released(), narrow])
+  controller = driven.controller
+  controller.observers.append(
+    lambda c, cycle: seen.append((c.machine.policy, cycle.velocity_command[0]))
+  )
+  driven.run(1.6)
+  assert {command for policy, command in seen if policy == 1} == {0.1}
+  assert (0, 0.3) in seen
+
+
+def test_gains_are_switched_without_a_jump_while_standing():
+  driven = Driven("0.1 stand\n0.6 next", bundles=[released(), _other(3)]).run(1.1)
+  first, second = driven.controller.policies
+  standing = [c.command for c in driven.cycles if c.mode is Mode.STAND]
+  for name in ("kp", "kd"):
+    gains = np.array([getattr(command, name) for command in standing])
+    old, new = getattr(first, name), getattr(second, name)
+    # Its own from the first cycle on, as nothing stiff was there before.
+    np.testing.assert_array_equal(gains[:250], np.tile(old, (250, 1)))
+    steps = np.diff(gains, axis=0) / (new - old)
+    assert 0.0 <= steps.min() and steps.max() < 1.6 / STAND_S * COMMAND_DT_S
+    np.testing.assert_allclose(gains[-1], new, rtol=1e-12)
 
 
 def test_policies_are_switched_without_a_jump():
@@ -303,13 +392,33 @@ def _changed(**changes):
     ({"control_dt_s": 0.01}, "a step of 0.01 s; the controller asks .* 0.02 s"),
     ({"control_dt_s": 0.04}, "a step of 0.04 s"),
     ({"control_dt_s": 0.0}, "a step of 0 s"),
-    ({"stiffness": [-1.0] * J}, "negative gain"),
+    ({"control_dt_s": math.nan}, "a step of nan s"),
+    ({"stiffness": [-1.0] * J}, "a stiffness of -1 for left_hip_pitch_joint"),
+    ({"stiffness": [0.0] * J, "damping": [0.0] * J}, "a stiffness of 0 for left_hip"),
+    ({"damping": [0.0] * J}, "a damping of 0 for left_hip_pitch_joint"),
+    ({"stiffness": [1e6] * J}, "a stiffness of 1e.06 for left_hip_pitch_joint"),
+    ({"damping": [math.nan] * J}, "a damping of nan for left_hip_pitch_joint"),
+    (
+      {"stiffness": (np.eye(J)[5] * 999 + released().stiffness).tolist()},
+      "of 1027.5 for left_ankle_roll_joint, whose motor has 28.5 .a tenth to ten times",
+    ),
+    (
+      {"default_joint_pos": (10 * np.eye(J)[3]).tolist()},
+      "stands with left_knee_joint at 10 rad, outside its range of -0.087.* to 2.8",
+    ),
     ({"action_scale": [0.0] * J}, "action scale of zero"),
   ],
 )
 def test_bundles_for_other_robots_are_refused(changes, message):
   with pytest.raises(UserError, match=message):
     check_fits(_changed(**changes), MOTORS.joint_names)
+
+
+@pytest.mark.parametrize("bound", [1e9, -1e9, 11.0])
+def test_commands_that_no_robot_can_follow_are_refused(bound):
+  ranges = {"lin_vel_x": sorted([0.0, bound]), "lin_vel_y": [0, 0], "ang_vel_z": [0, 0]}
+  with pytest.raises(UserError, match="was trained for a lin_vel_x of .* at most 10"):
+    RunningPolicy(_changed(command_ranges={"twist": ranges}), MOTORS.joint_names)
 
 
 def test_a_bundle_without_ranges_of_commands_is_refused():

@@ -10,7 +10,9 @@ STAND, POLICY = Requests(stand=True), Requests(policy=True)
 STOP, RESET = Requests(stop=True), Requests(reset=True)
 NEXT = Requests(next_policy=True)
 
-requests = st.sampled_from([NONE, STAND, POLICY, STOP, RESET, NEXT, STAND | RESET])
+requests = st.sampled_from(
+  [NONE, STAND, POLICY, STOP, RESET, NEXT, STAND | RESET, STOP | RESET]
+)
 faults = st.sampled_from([None, None, None, "a fault"])
 
 
@@ -56,6 +58,15 @@ def test_a_fault_stops_what_is_driven_and_keeps_the_rest_from_starting():
   machine = Machine()
   machine.step(0.0, STAND, "lost")
   assert machine.mode is Mode.PASSIVE and machine.events == ["refused stand: lost"]
+
+
+def test_a_stop_wins_over_a_reset_in_the_same_cycle():
+  machine = _driving()
+  for now_s in (5.0, 6.0, 7.0):
+    machine.step(now_s, STOP | RESET, None)
+    assert machine.mode is Mode.DAMPING and machine.since_s == 5.0
+  machine.step(8.0, RESET, None)
+  assert machine.mode is Mode.PASSIVE
 
 
 def test_policies_take_turns():

@@ -65,6 +65,31 @@ def test_a_stream_that_ends_stops_after_50_ms(make, expected):
 
 
 @pytest.mark.parametrize(
+  "frozen, expected",
+  [
+    (("gyro", "acc", "quat"), "the IMU is frozen: nothing of it changed for 0.052 s"),
+    (("q", "dq"), "joints are frozen: none of them changed for 0.052 s"),
+    (("gyro", "acc", "quat", "q", "dq"), "states are frozen: nothing changed for 0.05"),
+  ],
+)
+def test_half_of_a_state_can_freeze(frozen, expected):
+  def make(i, t):
+    held = {name: getattr(state(0.0), name) for name in frozen}
+    return state(t, **held), t, 0, 0
+
+  fault, now_s = _feed(_monitor(), make)
+  assert fault.startswith(expected) and now_s == pytest.approx(0.052)
+  # One of its values is enough to show that a sensor is alive.
+  some = frozen[1:] if len(frozen) < 5 else ("acc", "quat", "dq")
+
+  def alive(i, t):
+    held = {name: getattr(state(0.0), name) for name in some}
+    return state(t, **held), t, 0, 0
+
+  assert _feed(_monitor(), alive, cycles=500)[0] is None
+
+
+@pytest.mark.parametrize(
   "changes, states, expected",
   [
     ({"quat": np.array([0.8, 0.6, 0.0, 0.0])}, 3, "tilt is above 1 rad"),
@@ -86,6 +111,43 @@ def test_values_beyond_their_limits_stop_when_they_stay(changes, states, expecte
 
   assert _feed(_monitor(), always) == (expected, pytest.approx(states * DT))
   assert _feed(_monitor(), once)[0] is None  # One such state alone is noise.
+
+
+def test_few_states_count_for_the_time_between_them():
+  """One state in 24 cycles, 48 ms: three of them say what twenty say at the full rate."""
+
+  def sparse(i, t):
+    fast = state(t, dq=np.eye(J)[3] * -19.5)
+    return (fast if i % 24 == 0 else None), t, 0, 0
+
+  fault, now_s = _feed(_monitor(), sparse, cycles=400)
+  assert "is faster than" in fault and now_s == pytest.approx(3 * 24 * DT)
+
+  def early(i, t):
+    """Three in a row, then none: too short to be more than a stumble."""
+    fast = state(t, dq=np.eye(J)[3] * -19.5)
+    return (fast if i < 4 else None), t, 0, 0
+
+  assert _feed(_monitor(), early, cycles=25)[0] is None
+
+
+def test_half_of_the_states_of_a_second_may_be_lost():
+  def half(i, t):
+    return (state(t) if i % 2 else None), t, 0, 0
+
+  def fewer(i, t):
+    return (state(t) if i % 2 and i % 100 != 1 else None), t, 0, 0
+
+  assert _feed(_monitor(), half, cycles=2000)[0] is None
+  fault, now_s = _feed(_monitor(), fewer, cycles=2000)
+  assert fault == "states are lost: 251 of the last 500 cycles had no new one"
+  assert now_s < 1.01
+  monitor = _monitor()
+  assert _feed(monitor, fewer, cycles=600)[0]
+  # It is over when enough have come again.
+  for i in range(600, 650):
+    monitor.update(state(i * DT), i * DT, 0, 0)
+  assert _feed(monitor, lambda i, t: (state(t), t, 0, 0), start=650)[0] is None
 
 
 @pytest.mark.parametrize("field", MEASURED)
@@ -113,6 +175,17 @@ def test_a_second_publisher_stops_at_once_and_is_forgotten_after_a_second():
   assert monitor.fault(DT) == "another program sends commands to the robot"
   fault, _ = _feed(monitor, lambda i, t: (state(t), t, 0, 1), start=600)
   assert fault is None
+
+
+def test_another_robot_under_the_same_name_stops_at_once():
+  monitor = _monitor()
+
+  def make(i, t):
+    return state(t, mode_machine=4 if i >= 10 else 5), t, 0, 0
+
+  expected = "the robot changed its mode_machine from 5 to 4"
+  assert _feed(monitor, make) == (expected, pytest.approx(10 * DT))
+  assert _feed(monitor, lambda i, t: (state(t), t, 0, 0), start=61)[0] is None
 
 
 def test_what_happens_once_is_counted_and_tolerated():
@@ -151,6 +224,20 @@ def test_deadlines():
   assert deadlines.fault(1.25, 0.01) is None
   assert "0.090 s late" in deadlines.fault(9.0, 0.09)
   assert tolerated.missed == 4
+
+
+def test_a_tenth_of_the_cycles_of_a_second_may_be_left_out():
+  tolerated = Tolerated()
+  deadlines = Deadlines(Limits(), tolerated)
+  for i in range(50):
+    assert deadlines.fault(i * 0.01, 0.002) is None
+  assert deadlines.fault(0.5, 0.0019) is None  # Late, but nothing was left out.
+  fault = deadlines.fault(0.51, 0.0021)
+  assert fault == "the loop is too slow: 51 of 500 cycles within a second were left out"
+  assert deadlines.fault(1.015, 0.0) is None
+  assert tolerated.missed == 0
+  # What stops by itself is not held against the second after it.
+  assert "s late" in deadlines.fault(9.0, 5.0) and deadlines.fault(9.002, 0.0) is None
 
 
 def test_targets_must_be_numbers_and_must_not_jump():

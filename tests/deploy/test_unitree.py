@@ -119,6 +119,31 @@ def test_the_vendor_s_sdk_understands_us_and_we_it():
     np.testing.assert_array_equal(found[name], getattr(command, name))
 
 
+def test_commands_are_for_the_robot_that_was_connected(domain):
+  port, robot = (make(MOTORS, "lo", domain) for make in (SimulatorPort, UnitreeRobot))
+  with _published(domain):
+    robot.connect(30.0)
+  port.publish(state(mode_machine=4))
+  assert robot._states.wait(5.0)
+  found = robot.read()
+  assert found is not None and found.mode_machine == 4
+  robot.write(damping_of(MOTORS))
+  received = port.receive(5.0)
+  assert received is not None and received[1] == 5
+  robot.close()
+  port.close()
+
+
+def test_nothing_is_sent_to_a_robot_of_another_kind(domain):
+  port, robot = (make(MOTORS, "lo", domain) for make in (SimulatorPort, UnitreeRobot))
+  with _published(domain, mode_machine=4), pytest.raises(UserError, match="machine 4"):
+    robot.connect(30.0)
+  robot.write(damping_of(MOTORS))
+  assert port.receive(0.2) is None
+  robot.close()
+  port.close()
+
+
 def test_wrong_checksums_are_dropped_and_said(domain):
   with peer("corrupted", domain):
     robot = UnitreeRobot(MOTORS, "lo", domain)
@@ -160,13 +185,13 @@ def test_a_second_publisher_is_seen_and_oneself_is_not(domain):
 
 
 @contextlib.contextmanager
-def _published(domain: int):
+def _published(domain: int, **changes):
   """Somebody who looks like a robot: states without end."""
   port, over = SimulatorPort(MOTORS, "lo", domain), threading.Event()
 
   def publish():
     while not over.wait(0.01):
-      port.publish(state())
+      port.publish(state(**changes))
 
   thread = threading.Thread(target=publish)
   thread.start()

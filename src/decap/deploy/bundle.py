@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import os
 import tempfile
 from collections.abc import Mapping
@@ -20,31 +19,13 @@ from typing import Any
 
 import numpy as np
 
+from decap.deploy.description import FORMAT, MALFORMED, SCHEMA, check_info
 from decap.deploy.mjlab_format import differences
 from decap.deploy.onnx_numbers import not_finite
 from decap.errors import UserError
 
-FORMAT = "decap-policy"
-SCHEMA = 2
-"""2: a gait's clock among the observations says its period and threshold."""
-READABLE = (1, SCHEMA)
 ONNX_FILE = "policy.onnx"
 JSON_FILE = "policy.json"
-
-_PER_JOINT = ("default_joint_pos", "stiffness", "damping", "action_scale")
-_REQUIRED = (
-  "onnx_sha256",
-  "robot",
-  "task",
-  "method",
-  "joint_names",
-  *_PER_JOINT,
-  "observations",
-  "control_dt_s",
-  "command_ranges",
-  "constraints",
-  "versions",
-)
 
 
 @dataclass(frozen=True)
@@ -145,10 +126,16 @@ class Bundle:
 
   def _check_shapes(self) -> None:
     """The network must fit the description that comes with it."""
+    inputs = self._session.get_inputs()
+    if [(i.name, i.type) for i in inputs] != [("obs", "tensor(float)")]:
+      found = ", ".join(f"{i.name} of {i.type}" for i in inputs) or "nothing"
+      raise UserError(
+        f"{self.folder / ONNX_FILE} must take one input 'obs' of float32, not {found}."
+      )
     expected = (sum(t.dim for t in self.observations), len(self.joint_names))
     found = (
-      self._session.get_inputs()[0].shape[-1],
-      self._session.get_outputs()[0].shape[-1],
+      *self._session.get_inputs()[0].shape[-1:],
+      *self._session.get_outputs()[0].shape[-1:],
     )
     if found != expected:
       raise UserError(
@@ -175,7 +162,16 @@ class Bundle:
         "finite."
       )
     obs = np.zeros((1, sum(term.dim for term in self.observations)), np.float32)
-    if not np.isfinite(self.act(obs)).all():
+    try:
+      actions = self.act(obs)
+    except Exception as error:  # As above.
+      raise UserError(f"{self.folder / ONNX_FILE} cannot be run.") from error
+    if actions.shape != (1, len(self.joint_names)):
+      raise UserError(
+        f"{self.folder / ONNX_FILE} answers one observation with actions of shape "
+        f"{actions.shape}."
+      )
+    if not np.isfinite(actions).all():
       raise UserError(
         f"{self.folder / ONNX_FILE} answers zeros with numbers that are not finite."
       )
@@ -214,7 +210,10 @@ def load_bundle(folder: str | Path) -> Bundle:
       f"{digest[:12]}…, {str(info['onnx_sha256'])[:12]}… was expected): the two files are "
       "not from the same export, or one was damaged."
     )
-  return Bundle(folder, info, onnx)
+  try:
+    return Bundle(folder, info, onnx)
+  except MALFORMED as error:
+    raise UserError(f"{folder / JSON_FILE} is damaged: {error}.") from error
 
 
 def read_info(folder: Path) -> dict[str, Any]:
@@ -226,42 +225,10 @@ def read_info(folder: Path) -> dict[str, Any]:
     raise UserError(
       f"{folder} is not a policy bundle: cannot read {path.name}: {error.strerror}."
     ) from error
-  except ValueError as error:
+  except (ValueError, RecursionError) as error:
     raise UserError(f"{path} is not valid JSON: {error}.") from error
-  try:
-    check_info(info, str(path))
-  except (TypeError, KeyError) as error:
-    raise UserError(f"{path} is damaged: {error}.") from error
+  check_info(info, str(path))
   return info
-
-
-def check_info(info: Any, name: str) -> None:
-  """Raise where a bundle's description is foreign, too new, incomplete or wrong."""
-  if not isinstance(info, dict) or info.get("format") != FORMAT:
-    raise UserError(f"{name} is not a decap policy (no '{FORMAT}' mark).")
-  if info.get("schema") not in READABLE:
-    raise UserError(
-      f"{name} has schema {info.get('schema')}; this decap reads schemas "
-      f"{' and '.join(map(str, READABLE))}."
-    )
-  missing = [key for key in _REQUIRED if key not in info]
-  if missing:
-    raise UserError(f"{name} lacks {', '.join(missing)}.")
-  joints = info["joint_names"]
-  for key in _PER_JOINT:
-    values = info[key]
-    if len(values) != len(joints):
-      raise UserError(
-        f"{name}: '{key}' has {len(values)} values for {len(joints)} joints."
-      )
-    if not all(math.isfinite(value) for value in values):
-      raise UserError(f"{name}: '{key}' has a value that is not finite.")
-  for term in info["observations"]:
-    if len(term["scale"]) != term["dim"]:
-      raise UserError(
-        f"{name}: observation '{term['name']}' has {term['dim']} entries but "
-        f"{len(term['scale'])} scales."
-      )
 
 
 def write_bundle(

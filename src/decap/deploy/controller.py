@@ -26,7 +26,7 @@ from decap.deploy.robot_io import (
   damping_command,
 )
 from decap.deploy.states import DRIVEN, NONE, STAND_S, Machine, Mode
-from decap.deploy.stops import Deadlines, Limits, Monitor, target_fault
+from decap.deploy.stops import Deadlines, Limits, Monitor, skipped_cycles, target_fault
 from decap.errors import UserError
 from decap.robots.motors import RobotMotors
 
@@ -116,9 +116,11 @@ class Controller:
     self._share = 0.0
     """How far the policy has taken over."""
     self._countdown = 0
+    """Cycles until the policy is asked again; those that are left out count, too."""
     self._target = np.zeros(len(motors.motors))
     self._velocity_command = np.zeros(3)
     self._output_fault: str | None = None
+    """What was wrong with the policy's targets in this very cycle."""
     self.next_s = now_s
     """When the next cycle is due."""
     self.policy_stepped = False
@@ -152,14 +154,18 @@ class Controller:
     """One cycle: read, check, decide, command, report."""
     now_s = self.robot.now_s()
     lag_s = max(0.0, now_s - self.next_s)
-    self.next_s += COMMAND_DT_S * (1 + int(lag_s / COMMAND_DT_S))
+    skipped = skipped_cycles(lag_s)
+    self.next_s += COMMAND_DT_S * (1 + skipped)
+    self._countdown -= skipped
     fresh = self._read(now_s)
     wanted = self.operator.poll(now_s, fresh)
-    self._velocity_command = self.policy.command(wanted.stick, wanted.exact)
     fault = self.monitor.fault(now_s) or self.deadlines.fault(now_s, lag_s)
+    self._output_fault = None
     before, driver = self.machine.mode, self.policy
-    if self.machine.step(now_s, wanted.requests, fault or self._output_fault):
+    if self.machine.step(now_s, wanted.requests, fault):
       self._hand_over(now_s, before, driver)
+    # Of the policy that drives now, which may be another one.
+    self._velocity_command = self.policy.command(wanted.stick, wanted.exact)
     command = self._command(now_s)
     if self._output_fault and self.machine.mode in DRIVEN:
       # The policy's targets were refused just now: stop in this very cycle.
@@ -197,7 +203,6 @@ class Controller:
 
   def _hand_over(self, now_s: float, before: Mode, driver: RunningPolicy) -> None:
     """A new mode or policy takes over from the command that was sent last."""
-    self._output_fault = None
     self._from = self._sent
     self._blend_start_s = now_s
     self._countdown = 0
@@ -219,16 +224,24 @@ class Controller:
   def _stand(self, now_s: float) -> RobotCommand:
     share = (now_s - self.machine.since_s) / max(self.machine.stand_s, 1e-9)
     share = min(1.0, share)
-    policy = self.policy
     smooth = share * share * (3.0 - 2.0 * share)
-    target = self._from.q_target + smooth * (policy.default_pos - self._from.q_target)
-    return self._limited(RobotCommand(target, policy.kp, policy.kd))
+    return self._limited(self._blend(smooth, self.policy.default_pos))
+
+  def _blend(self, share: float, target: np.ndarray) -> RobotCommand:
+    """From what was commanded before to the target and gains of the policy."""
+    start, policy = self._from, self.policy
+    return RobotCommand(
+      q_target=start.q_target + share * (target - start.q_target),
+      kp=start.kp + share * (policy.kp - start.kp),
+      kd=start.kd + share * (policy.kd - start.kd),
+    )
 
   def _drive(self, now_s: float) -> RobotCommand:
     policy = self.policy
     self.policy_stepped = self._countdown <= 0
     if self.policy_stepped:
-      self._countdown = COMMANDS_PER_STEP
+      # Late or not, 50 Hz: the next step is due when it was.
+      self._countdown = self._countdown % COMMANDS_PER_STEP or COMMANDS_PER_STEP
       target = self._ask(policy)
       if self._output_fault:
         return self._damping
@@ -237,14 +250,7 @@ class Controller:
     if not self.policy_stepped and self._share >= 1.0:
       return self._limited(self._sent)  # Nothing but the state has changed.
     self._share = share = min(1.0, (now_s - self._blend_start_s) / BLEND_S)
-    start = self._from
-    return self._limited(
-      RobotCommand(
-        q_target=start.q_target + share * (self._target - start.q_target),
-        kp=start.kp + share * (policy.kp - start.kp),
-        kd=start.kd + share * (policy.kd - start.kd),
-      )
-    )
+    return self._limited(self._blend(share, self._target))
 
   def _ask(self, policy: RunningPolicy) -> np.ndarray:
     """Targets of the policy; `_output_fault` says if they must not be sent."""

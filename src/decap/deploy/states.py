@@ -73,8 +73,9 @@ class Machine:
     """
     self.events = []
     before = (self.mode, self.policy)
-    if requests.stop and self.mode is not Mode.DAMPING:
-      self._stop(now_s, "stopped by the operator")
+    if requests.stop:
+      if self.mode is not Mode.DAMPING:
+        self._stop(now_s, "stopped by the operator")
     elif fault and self.mode in DRIVEN:
       self._stop(now_s, fault)
     else:

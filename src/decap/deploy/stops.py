@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from decap.deploy.robot_io import RobotState
+from decap.deploy.robot_io import COMMAND_DT_S, RobotState
 from decap.robots.motors import RobotMotors
 
 
@@ -26,6 +26,9 @@ def measured_sizes(joints: int) -> dict[str, int]:
 
 MEASURED = tuple(measured_sizes(0))
 _measured = operator.attrgetter(*MEASURED)
+_CYCLES = round(1.0 / COMMAND_DT_S)  # In a second.
+_OF_JOINTS = ("q", "dq")
+_OF_IMU = ("gyro", "acc", "quat")
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,7 @@ class Limits:
   stale_s: float = 0.05
   """Time without a new, valid state."""
   frozen_s: float = 0.05
-  """Time in which every measured value stays exactly the same."""
+  """Time in which all that the joints measure, or all of the IMU, stays the same."""
   tilt_rad: float = 1.0
   """Angle between the pelvis and upright."""
   joint_margin_rad: float = 0.1
@@ -45,10 +48,13 @@ class Limits:
   temperature_c: float = 90.0
   """Temperature of the hottest motor."""
   persistence: int = 3
-  """States in a row that must show tilt or heat: one may be noise."""
-  joint_persistence: int = 20
-  """The same of a joint's range and speed, 40 ms: a foot that is caught at an edge bends
-  its ankle beyond its range for 16 ms, and is that fast for 22 ms when it slips off."""
+  """States in a row that must be beyond a limit: one may be noise."""
+  joint_persistence_s: float = 0.04
+  """Time for which they must be so of a joint's range and speed, 20 states if none is
+  lost: a foot that is caught at an edge bends its ankle beyond its range for 16 ms, and
+  is that fast for 22 ms when it slips off."""
+  lost_share: float = 0.5
+  """Share of the cycles of a second that may be without a new state."""
   target_jump_rad: float = 3.0
   """Change of a joint's target from one policy step to the next. Ankles on gravel reach 1.8;
   what targets may ask of the motors is limited elsewhere."""
@@ -58,6 +64,9 @@ class Limits:
   """Lag from which a cycle counts as missed."""
   missed_per_s: int = 3
   """Missed cycles within a second."""
+  skipped_per_s: int = 50
+  """Cycles within a second that may be left out, because the ones before took too long:
+  a tenth of them."""
 
 
 @dataclass
@@ -74,6 +83,16 @@ class Tolerated:
   """Cycles of the controller that came late."""
 
 
+@dataclass
+class _Over:
+  """A limit that all states of late were beyond."""
+
+  since_s: float
+  seen_s: float
+  states: int
+  sentence: str
+
+
 class Monitor:
   """Watches the stream of states; says what is wrong, or nothing."""
 
@@ -88,12 +107,16 @@ class Monitor:
     self._centre, self._room = self._spans()
     self._age_s = 0.0  # Of the last valid, new state at the last look.
     self._good_s = start_s  # When the last valid, new state arrived.
-    self._moved_s = start_s  # When a measured value last changed.
+    self._joints_s = self._imu_s = start_s  # When a value of theirs last changed.
     self._last: RobotState | None = None
+    self._kind: int | None = None  # What the robot called itself first.
     self._arrivals = 0  # Old states that arrived since the last new one.
     self._rejected = 0
     self._rejected_at_good = 0
-    self._over: dict[str, tuple[int, str]] = {}
+    self._over: dict[str, _Over] = {}
+    # Of the cycles of a second, whether there was no new state, and how often so.
+    self._gaps: deque[bool] = deque([False] * _CYCLES, _CYCLES)
+    self._lost = 0
     self._broken = ""
     self._foreign = 0
     self._foreign_s = -np.inf  # When a command of somebody else was seen last.
@@ -112,7 +135,10 @@ class Monitor:
     if foreign > self._foreign:
       self._foreign, self._foreign_s = foreign, now_s
     accepted = self._judged(state, now_s)
-    self.tolerated.missing += accepted is None
+    lost = accepted is None
+    self.tolerated.missing += lost
+    self._lost += lost - self._gaps[0]
+    self._gaps.append(lost)
     return accepted
 
   def _judged(self, state: RobotState | None, now_s: float) -> RobotState | None:
@@ -130,7 +156,7 @@ class Monitor:
       return None
     self._accept(state, now_s)
     if not ordinary or self._over:
-      self._count_over(state)
+      self._count_over(state, now_s)
     return state
 
   @property
@@ -149,14 +175,24 @@ class Monitor:
       return self._silence(age_s)
     if self._last is None:
       return "no state has arrived yet"
-    if now_s - self._moved_s > limits.frozen_s:
-      return f"states are frozen: nothing changed for {now_s - self._moved_s:.3f} s"
+    if self._lost > limits.lost_share * _CYCLES:
+      return (
+        f"states are lost: {self._lost} of the last {_CYCLES} cycles had no new one"
+      )
+    if frozen := self._frozen(now_s):
+      return frozen
+    if (kind := self._last.mode_machine) != self._kind:
+      return f"the robot changed its mode_machine from {self._kind} to {kind}"
     if now_s - self._foreign_s < 1.0:
       return "another program sends commands to the robot"
-    for kind, (count, sentence) in self._over.items():
+    for kind, over in self._over.items():
+      # At the full rate, a state stands for the time until the next one.
+      lasted_s = over.seen_s - over.since_s + COMMAND_DT_S + 1e-9
       joint = kind in ("joint range", "joint speed")
-      if count >= (limits.joint_persistence if joint else limits.persistence):
-        return sentence
+      if over.states >= limits.persistence and (
+        not joint or lasted_s >= limits.joint_persistence_s
+      ):
+        return over.sentence
     return None
 
   def _is_newer(self, tick: int) -> bool:
@@ -174,10 +210,25 @@ class Monitor:
 
   def _accept(self, state: RobotState, now_s: float) -> None:
     last = self._last
-    if last is None or not _same(state, last):
-      self._moved_s = now_s
+    if last is None:
+      self._kind = state.mode_machine
+    if last is None or not _same(state, last, _OF_JOINTS):
+      self._joints_s = now_s
+    if last is None or not _same(state, last, _OF_IMU):
+      self._imu_s = now_s
     self._good_s, self._last, self._arrivals = now_s, state, 0
     self._rejected_at_good = self._rejected
+
+  def _frozen(self, now_s: float) -> str:
+    """Which sensors do not measure any more, though states come; "" if all do."""
+    joints_s, imu_s = now_s - self._joints_s, now_s - self._imu_s
+    if min(joints_s, imu_s) > self.limits.frozen_s:
+      return f"states are frozen: nothing changed for {min(joints_s, imu_s):.3f} s"
+    if joints_s > self.limits.frozen_s:
+      return f"joints are frozen: none of them changed for {joints_s:.3f} s"
+    if imu_s > self.limits.frozen_s:
+      return f"the IMU is frozen: nothing of it changed for {imu_s:.3f} s"
+    return ""
 
   def _silence(self, age_s: float) -> str:
     """Why there is no new state: nothing comes, or what comes is of no use."""
@@ -223,12 +274,13 @@ class Monitor:
       found[kind] = (float(share[joint]), joint)
     return found
 
-  def _count_over(self, state: RobotState) -> None:
-    """Count in how many states in a row each limit was over."""
+  def _count_over(self, state: RobotState, now_s: float) -> None:
+    """Count in how many states in a row each limit was over, and for how long."""
     for kind, (share, joint) in self._shares(state).items():
       if share > 1.0:
-        count, _ = self._over.get(kind, (0, ""))
-        self._over[kind] = (count + 1, self._sentence(kind, joint))
+        over = self._over.setdefault(kind, _Over(now_s, now_s, 0, ""))
+        over.seen_s, over.states = now_s, over.states + 1
+        over.sentence = self._sentence(kind, joint)
       else:
         self._over.pop(kind, None)
 
@@ -249,6 +301,7 @@ class Deadlines:
     self._limits = limits
     self._tolerated = tolerated
     self._missed: deque[float] = deque()
+    self._skipped: deque[tuple[float, int]] = deque()
 
   def fault(self, now_s: float, lag_s: float) -> str | None:
     """What is wrong with the timing of a cycle that came `lag_s` late."""
@@ -260,9 +313,24 @@ class Deadlines:
       self._missed.popleft()
     if lag_s > limits.lag_s:
       return f"a cycle came {lag_s:.3f} s late"
+    if lag_s >= COMMAND_DT_S:
+      self._skipped.append((now_s, skipped_cycles(lag_s)))
+    while self._skipped and self._skipped[0][0] < now_s - 1.0:
+      self._skipped.popleft()
     if len(self._missed) >= limits.missed_per_s:
       return f"{len(self._missed)} cycles within a second came too late"
+    skipped = sum(count for _, count in self._skipped)
+    if skipped > limits.skipped_per_s:
+      return (
+        f"the loop is too slow: {skipped} of {_CYCLES} cycles within a second were left "
+        "out"
+      )
     return None
+
+
+def skipped_cycles(lag_s: float) -> int:
+  """Cycles that are left out because one comes `lag_s` late: their time is over."""
+  return int(lag_s / COMMAND_DT_S)
 
 
 def target_fault(
@@ -297,9 +365,8 @@ def _not_a_number(state: RobotState, names: tuple[str, ...]) -> str:
   return ""
 
 
-def _same(state: RobotState, last: RobotState) -> bool:
-  """Whether all that moves has the very same bits."""
+def _same(state: RobotState, last: RobotState, parts: tuple[str, ...]) -> bool:
+  """Whether all of these have the very same bits."""
   return all(
-    getattr(state, name).tobytes() == getattr(last, name).tobytes()
-    for name in ("q", "dq", "gyro", "acc")
+    getattr(state, name).tobytes() == getattr(last, name).tobytes() for name in parts
   )

@@ -47,6 +47,7 @@ class UnitreeRobot:
     self._pending: RobotState | None = None
     self._last_message = b""
     self.mode_machine: int | None = None
+    """What the robot called itself when it was connected; echoed ever after."""
     self._time_s: float | None = None
     self._lost = False
 
@@ -56,6 +57,7 @@ class UnitreeRobot:
     while time.monotonic() < end_s:
       if self._states.wait(0.1) and (state := self._take()) is not None:
         self._check_kind(state)
+        self.mode_machine = state.mode_machine
         self._pending = state
         return state
     if self._rejected:
@@ -76,7 +78,7 @@ class UnitreeRobot:
 
   def write(self, command: RobotCommand) -> None:
     if self.mode_machine is None:
-      return  # A robot that never said what it is gets no command.
+      return  # A robot that was not connected gets no command.
     self._last_message = self._codec.encode_command(command, self.mode_machine)
     self._writer.write(self._last_message)
 
@@ -122,7 +124,6 @@ class UnitreeRobot:
       except BadMessage:
         self._rejected += 1
         continue
-      self.mode_machine = state.mode_machine
       if self._lockstep:
         self._time_s = max(self._time_s or 0.0, state.tick / 1000.0)
         state.stamp_s = self._time_s
