@@ -53,8 +53,9 @@ class Limits:
   """Time for which they must be so of a joint's range and speed, 20 states if none is
   lost: a foot that is caught at an edge bends its ankle beyond its range for 16 ms, and
   is that fast for 22 ms when it slips off."""
-  lost_share: float = 0.5
-  """Share of the cycles of a second that may be without a new state."""
+  lost_share: float = 0.75
+  """Share of the cycles of a second that may be without a new state: a robot may send
+  fewer than there are cycles."""
   target_jump_rad: float = 3.0
   """Change of a joint's target from one policy step to the next. Ankles on gravel reach 1.8;
   what targets may ask of the motors is limited elsewhere."""
