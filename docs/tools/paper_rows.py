@@ -114,8 +114,7 @@ SECTIONS = (
     "weights",
     "Weights of smoothness rewards",
     "g1-flat",
-    "weights-smoothness-rewards-0.01",
-    ("weights-*",),
+    rows=("weights-*",),
     shown=(*BRIEF, SHOWN[2]),
   ),
   Section(
