@@ -18,7 +18,8 @@ ADAPTER = SOURCE / "mjlab_private.py"
 FILES = [f for f in sorted(SOURCE.rglob("*.py")) if f != ADAPTER]
 OTHERS = {
   "testing.py": {"_getframe"},  # Who called an operator.
-  "rl/modules.py": {"_mean", "_var", "_std"},  # rsl_rl's normaliser, a base class.
+  # rsl_rl's normaliser, a base class; an operator of torch.
+  "rl/modules.py": {"_mean", "_var", "_std", "_linear_pointwise"},
   "cli/processes.py": {"_exit"},  # os: out at once, whatever other threads wait for.
   "runs.py": {"_s"},  # Ends the names of times.
   # Of Scheduler, our own base class in another file.

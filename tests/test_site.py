@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 import decap
-from decap.deploy import bundle
+from decap.deploy import description
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -134,7 +134,7 @@ def test_policy_json_is_explained_field_by_field():
   assert fields(first) == {key for info in infos for key in info} | {"made_by"}
   terms = [term for info in infos for term in info["observations"]]
   assert fields(second) == {key for term in terms for key in term}
-  assert set(bundle._REQUIRED) <= fields(first)
+  assert set(description._REQUIRED) <= fields(first)
 
 
 def test_the_control_loop_of_thirty_lines_walks(capsys, monkeypatch):
