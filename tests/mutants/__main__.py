@@ -54,6 +54,7 @@ FILES = {
     "rl/test_recipe",
     "rl/test_lcp",
     "rl/test_cost_critic",
+    "rl/test_environment",
   ),
   "rl/losses.py": ("rl/test_losses", "rl/test_ppo"),
   "rl/schedules.py": ("rl/test_schedules", "rl/test_ppo"),
