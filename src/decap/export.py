@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch.nn import functional
 
+from decap import collective
 from decap.deploy import unitree_format
 from decap.deploy.bundle import write_bundle
 from decap.deploy.mjlab_format import metadata
@@ -56,6 +57,9 @@ MEANINGS = {
 """What the terms that robots know mean; others are described by their docstring."""
 
 
+RUN = ("overrides", "limits", "blind", "init_sha256")
+"""What a bundle tells of its run's options; places of files stay where they are."""
+
 CLOCK_PARAMS = ("period_s", "command_threshold")
 """What a robot has to know of a gait's clock."""
 
@@ -80,6 +84,8 @@ def export_checkpoint(
     description["observations"],
   )
   info = {**description, "iteration": state["iter"]}
+  run = state.get("run", {})
+  info["run"] = {key: run[key] for key in RUN if key in run}
   others = {}
   if unitree_format.is_expressible(info):
     others[unitree_format.FILE] = unitree_format.deploy_yaml(info)
@@ -264,6 +270,7 @@ def describe(env: Any, spec: RunSpec, agent: AgentCfg) -> dict[str, Any]:
     "task": spec.task,
     "method": spec.method,
     "seed": spec.seed,
+    "samples_per_iteration": env.num_envs * agent.num_steps_per_env * collective.size(),
     "robot": _robot(env),
     "joint_names": joints,
     "default_joint_pos": _per_joint(action.offset, len(joints)),

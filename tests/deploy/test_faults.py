@@ -18,8 +18,8 @@ from .robots import POLICY, released
 IN_PROCESS = [kind for kind in KINDS if kind != "killed controller"]
 
 
-def test_there_are_twelve_classes_and_seeds_decide():
-  assert len(KINDS) == len(set(KINDS)) == 12
+def test_every_class_has_one_end_and_seeds_decide():
+  assert len(KINDS) == len(set(KINDS)) == 16
   assert set(KINDS) == set(TOLERATED) | set(STOPPED)
   starts = {make_plan("sustained loss", seed).start_s for seed in range(20)}
   assert len(starts) > 15

@@ -15,7 +15,7 @@ from decap.evaluation.policies import (
   load_policy,
   policy_name,
 )
-from decap.export import actor_to_onnx, torch_from_onnx
+from decap.export import actor_to_onnx, export_checkpoint, torch_from_onnx
 from decap.rl import checkpoint, checkpoint_files
 from decap.rl.modules import policy_from_state
 
@@ -149,6 +149,22 @@ def test_weights_are_called_after_their_bundle(tmp_path):
     (tmp_path / name).touch()
   called = [policy_name(str(tmp_path / name)) for name in names]
   assert called == ["a-weights", "run-model_5"]
+
+
+def test_a_bundle_tells_as_much_of_its_run_as_the_run(tmp_path):
+  path = tmp_path / "run"
+  state = checkpoint.load(
+    checkpoint_files.path_for(run(path, samples_per_iteration=240), 40)
+  )
+  state["run"] |= {"init_from": "/home/me/run", "init_sha256": "ab", "blind": True}
+  checkpoint.save(checkpoint_files.path_for(path, 40), state)
+  infos = [load_policy(str(path)).info]
+  described = export_checkpoint(checkpoint_files.path_for(path, 40), path / "policy")
+  infos += [load_policy(str(path / "policy")).info]
+  for info in infos:
+    expected = {"policy.hidden-dims": "32", "blind": "yes", "from": "a policy"}
+    assert (info["options"], info["samples"]) == (expected, 40 * 240)
+  assert "/home/me" not in str(described)
 
 
 def test_overrides_that_end_alike_are_told_apart(tmp_path):

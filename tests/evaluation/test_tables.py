@@ -73,6 +73,20 @@ def test_runs_of_one_seed_are_no_seeds(template):
   assert sorted(labels) == ["LCP", "a"]
 
 
+def test_runs_of_other_lengths_are_no_seeds(template):
+  lengths = {1: 40_000_000, 2: 40_200_000, 3: 12_000_000}
+  results = [
+    result(template, "decap", 1.0, seed=s, samples=n) for s, n in lengths.items()
+  ]
+  results += [result(template, "decap", 1.0, seed=4), result(template, "cat", 1.0)]
+  found = {m.label: len(m.results) for m in group_results(results[:3], [None] * 3)}
+  assert found == {"DeCap, 40 M samples": 2, "DeCap, 12 M samples": 1}
+  (row,) = group_results(results[:2], [None] * 2)
+  assert (row.label, len(row.results)) == ("DeCap", 2)
+  # Those that say nothing, as older files do, are no seeds of those that do.
+  assert len(group_results(results[2:], [None] * 3)) == 3
+
+
 def test_policies_of_one_seed_that_are_called_alike_need_labels(template):
   twins = [result(template, "decap", rate, name="model") for rate in (1.0, 2.0)]
   with pytest.raises(UserError, match="'DeCap, model' has a result of seed 1 besides"):

@@ -29,7 +29,7 @@ from decap.deploy.robot_io import COMMAND_DT_S, Robot, RobotCommand, RobotState
 from decap.deploy.robots import motors_for
 from decap.deploy.simulation import SimCfg, SimulatedRobot
 from decap.deploy.states import Mode
-from decap.deploy.stops import MEASURED
+from decap.deploy.stops import MEASURED, OF_IMU, OF_JOINTS
 
 DAMPING_S = 0.1
 """Time from a fault to damping, at most."""
@@ -79,6 +79,8 @@ class FaultyRobot(Robot):
     self._spoil = _SPOILERS.get(plan.kind, lambda robot, state, message: message)
     self._rejected = self._foreign = 0
     self.held: bytes | None = None
+    self.paused_s: float | None = None
+    """For how long the controller was kept from its next cycle."""
     self.count = 0
     """States since the fault began."""
 
@@ -114,6 +116,11 @@ class FaultyRobot(Robot):
     return self.robot.now_s()
 
   def sleep_until(self, time_s: float) -> None:
+    pause_s = _PAUSES.get(self.plan.kind)
+    if pause_s and self.paused_s is None and time_s >= self.plan.start_s:
+      # The robot goes on while the controller's process does not.
+      self.paused_s = self.plan.random.uniform(*pause_s)
+      time_s += self.paused_s
     self.robot.sleep_until(time_s)
 
   def rejected_states(self) -> int:
@@ -126,6 +133,11 @@ class FaultyRobot(Robot):
 
   def encode(self, state: RobotState) -> bytes:
     return self._codec.encode_state(state)
+
+  def decode_held(self, state: RobotState) -> RobotState:
+    """The last state before the fault, as if it came now."""
+    assert self.held is not None
+    return self._codec.decode_state(self.held, state.stamp_s)
 
 
 Spoiler = Callable[[FaultyRobot, RobotState, bytes], bytes | None]
@@ -151,8 +163,7 @@ def _frozen(robot: FaultyRobot, state: RobotState, message: bytes) -> bytes | No
   if kind == 0:
     return robot.held
   if kind == 1:
-    assert robot.held is not None
-    old = robot._codec.decode_state(robot.held, state.stamp_s)
+    old = robot.decode_held(state)
     old.tick = state.tick
     return robot.encode(old)
   spoilt = bytearray(message)
@@ -171,6 +182,22 @@ def _nan(robot: FaultyRobot, state: RobotState, message: bytes) -> bytes:
   return robot.encode(state)
 
 
+def _frozen_sensor(robot: FaultyRobot, state: RobotState, message: bytes) -> bytes:
+  """By seed, all joints or the IMU report what they did last; the rest goes on."""
+  del message
+  old = robot.decode_held(state)
+  for name in (OF_JOINTS, OF_IMU)[robot.plan.seed % 2]:
+    setattr(state, name, getattr(old, name))
+  return robot.encode(state)
+
+
+def _another_kind(robot: FaultyRobot, state: RobotState, message: bytes) -> bytes:
+  """The robot says that it is another one."""
+  del message
+  state.mode_machine += 1 + robot.plan.seed % 3
+  return robot.encode(state)
+
+
 _SPOILERS: dict[str, Spoiler] = {
   "dropped state": lambda robot, state, message: message if robot.count else None,
   "late state": _late,
@@ -180,8 +207,13 @@ _SPOILERS: dict[str, Spoiler] = {
   "reordered state": _reordered,
   "sustained loss": lambda robot, state, message: None,
   "frozen or corrupted states": _frozen,
+  "frozen sensor": _frozen_sensor,
   "NaN in a field": _nan,
+  "another robot": _another_kind,
 }
+
+_PAUSES = {"late cycle": (0.02, 0.07), "stalled controller": (0.081, 0.098)}
+"""Class → for how long the controller is kept from its next cycle, s."""
 
 
 def garbage(bundle: Bundle, plan: FaultPlan) -> Bundle:
@@ -246,6 +278,7 @@ TOLERATED = {
   "late state": "missing",
   "duplicated state": "duplicated",
   "reordered state": "reordered",
+  "late cycle": "missed",
   "full disk": "",
   "wall clock jump": "",
 }
@@ -254,7 +287,10 @@ TOLERATED = {
 STOPPED = {
   "sustained loss": ("states are lost",),
   "frozen or corrupted states": ("states are frozen", "states are corrupted"),
+  "frozen sensor": ("joints are frozen", "the IMU is frozen"),
   "NaN in a field": ("the state has a value that is not a number",),
+  "another robot": ("the robot changed its mode_machine",),
+  "stalled controller": ("a cycle came",),
   "killed controller": ("death of the controller",),
   "second publisher": ("another program sends commands",),
   "garbage from the policy": ("the policy's output is not finite", "jumps by"),
@@ -335,7 +371,7 @@ def _judge_tolerated(
     return outcome(bool(recorder.problem), recorder.problem or "nothing was noticed")
   counted = TOLERATED[plan.kind]
   if not events or (counted and not events[-1].get(counted)):
-    return outcome(False, f"the log counts no {counted} state")
+    return outcome(False, f"the log counts nothing that is {counted}")
   return outcome(True, f"{counted} {events[-1][counted]}" if counted else "walks on")
 
 

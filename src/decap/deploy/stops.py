@@ -27,8 +27,8 @@ def measured_sizes(joints: int) -> dict[str, int]:
 MEASURED = tuple(measured_sizes(0))
 _measured = operator.attrgetter(*MEASURED)
 _CYCLES = round(1.0 / COMMAND_DT_S)  # In a second.
-_OF_JOINTS = ("q", "dq")
-_OF_IMU = ("gyro", "acc", "quat")
+OF_JOINTS = ("q", "dq")
+OF_IMU = ("gyro", "acc", "quat")
 
 
 @dataclass(frozen=True)
@@ -213,9 +213,9 @@ class Monitor:
     last = self._last
     if last is None:
       self._kind = state.mode_machine
-    if last is None or not _same(state, last, _OF_JOINTS):
+    if last is None or not _same(state, last, OF_JOINTS):
       self._joints_s = now_s
-    if last is None or not _same(state, last, _OF_IMU):
+    if last is None or not _same(state, last, OF_IMU):
       self._imu_s = now_s
     self._good_s, self._last, self._arrivals = now_s, state, 0
     self._rejected_at_good = self._rejected

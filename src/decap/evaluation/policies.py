@@ -152,9 +152,8 @@ def _from_checkpoint(path: Path, source: str, device: str) -> Policy:
 def _from_bundle(path: Path, source: str, device: str) -> Policy:
   description = load_bundle(path).info
   network = torch_from_onnx((path / ONNX_FILE).read_bytes(), device)
-  return Policy(
-    lambda obs: network(obs["actor"]), _info(source, description, {}), description
-  )
+  info = _info(source, description, description.get("run", {}))
+  return Policy(lambda obs: network(obs["actor"]), info, description)
 
 
 def _info(
@@ -164,8 +163,17 @@ def _info(
     "name": policy_name(source),
     "source": source,
     **{key: description.get(key) for key in ("method", "seed", "task", "iteration")},
+    **_samples(description),
     "options": _options(description, run),
   }
+
+
+def _samples(description: Mapping[str, Any]) -> dict[str, int]:
+  """Environment steps of the training; nothing where an older one did not say."""
+  each, iterations = (
+    description.get(key) for key in ("samples_per_iteration", "iteration")
+  )
+  return {"samples": each * iterations} if each and iterations else {}
 
 
 def _options(description: Mapping[str, Any], run: Mapping[str, Any]) -> dict[str, str]:
@@ -187,4 +195,6 @@ def _options(description: Mapping[str, Any], run: Mapping[str, Any]) -> dict[str
     options["blind"] = "yes"
   if run.get("limits"):
     options["limits"] = "own"
+  if run.get("init_sha256"):
+    options["from"] = "a policy"  # Seeds may each go on from their own.
   return options

@@ -92,21 +92,21 @@ def group_results(
 ) -> list[MethodResults]:
   """Group results by label or method, in the order of the paper's tables.
 
-  Runs of one method with different options are different rows, and so are several runs
-  of one seed; a label that the user gave is taken as it is. Without one, rows have one
-  result of each seed: two policies may be called alike.
+  Runs of one method with different options are different rows, and so are those of
+  other lengths and several runs of one seed; a label that the user gave is taken as it
+  is. Without one, rows have one result of each seed: two policies may be called alike.
   """
   check_comparable(results)
-  pairs = list(zip(results, labels, strict=True))
-  seeds = Counter((_label(r), r.policy.get("seed")) for r, label in pairs if not label)
+  owns = _own_labels(results)
+  triples = list(zip(results, labels, owns, strict=True))
+  seeds = Counter((own, r.policy.get("seed")) for r, label, own in triples if not label)
   methods: dict[str, MethodResults] = {}
-  for result, label in pairs:
-    own = _label(result)
-    if seeds[own, result.policy.get("seed")] > 1:
+  for result, label, own in triples:
+    seed = result.policy.get("seed")
+    if seeds[own, seed] > 1:
       own = f"{own}, {result.policy.get('name')}"
     name = label or own
     row = methods.setdefault(name, MethodResults(name, [])).results
-    seed = result.policy.get("seed")
     if not label and seed in [other.policy.get("seed") for other in row]:
       raise UserError(
         f"The row '{name}' has a result of seed {seed} besides {where(result)}: "
@@ -281,6 +281,19 @@ def _label(result: Result) -> str:
   if options:
     label += f" ({', '.join(f'{key} {value}' for key, value in options.items())})"
   return label
+
+
+def _own_labels(results: Sequence[Result]) -> list[str]:
+  """Method and options of each, and its samples where others of these have not as many."""
+  labels = [_label(result) for result in results]
+  samples = [result.policy.get("samples", 0) for result in results]
+  found = []
+  for label, own in zip(labels, samples, strict=True):
+    all_of_it = [n for n, other in zip(samples, labels, strict=True) if other == label]
+    differ = max(all_of_it) > 1.01 * min(all_of_it)
+    near = next(n for n in all_of_it if abs(n - own) <= 0.01 * own)
+    found.append(f"{label}, {near / 1e6:.3g} M samples" if differ and own else label)
+  return found
 
 
 def _note(methods: Sequence[MethodResults], baseline: MethodResults | None) -> str:
