@@ -44,7 +44,6 @@ from decap.evaluation.tables import (
   Cell,
   Row,
   Table,
-  group_results,
   make_tables,
 )
 
@@ -105,11 +104,11 @@ def grounds_table(root: Path) -> list[Table]:
 
 
 def kinds_table(root: Path) -> list[Table]:
-  """Policies on each kind and level of rough ground, whatever they were trained on."""
-  results = [load_result(path) for path in sorted((root / "grounds").glob("*.json"))]
-  if not results:
+  """What was trained on rough ground, on each kind and level of it."""
+  section = next(s for s in SECTIONS if s.name == "rough")
+  methods = [m for m in read_methods(root, section) if m.results[0].layout.grounds]
+  if not methods:
     return []
-  methods = group_results(results, [result.policy["name"] for result in results])
   return [table for table in make_tables(methods) if table.title == GROUNDS]
 
 

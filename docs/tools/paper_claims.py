@@ -23,11 +23,14 @@ def claims(root: Path) -> str:
     for name in ("continued", "rough")
   )
   ablated = {row_of(m): m for m in read_methods(root, continued)}
+  without = "-no-barrier"
   found = [
     *(_lowest(methods, group, most) for group, most in (("upper", 1), ("lower", 2))),
     _barrier("of runs from scratch", methods, "decap", "decap-no-barrier"),
-    _barrier("where Eq. 4 is in force whole", ablated, "middle", "middle-no-barrier"),
-    _barrier("there, with half of p_max", ablated, "p-max-half", "middle-no-barrier"),
+    _barrier("where Eq. 4 is in force whole", ablated, "middle", f"middle{without}"),
+    _barrier(
+      "there, with half of p_max", ablated, "p-max-half", f"p-max-half{without}"
+    ),
     _rough({row_of(m): m for m in read_methods(root, rough)}),
     _samples(methods),
   ]

@@ -27,6 +27,7 @@ COLUMNS = {
   "delta": "Constraint/delta",
   "delta_applied": "Constraint/delta_applied",
   "budget": "Constraint/budget",
+  "barrier_applied": "Constraint/barrier_applied",
   **{
     f"followed_{band}": f"Task/{band}"
     for band in ("slow", "fast", "backward", "sideways", "turning")

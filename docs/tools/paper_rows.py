@@ -46,6 +46,7 @@ TITLES = {
   "rho-0.5": "ρ 0.5",
   "rho-0.9": "ρ 0.9",
   "p-max-half": "p_max halved",
+  "p-max-half-no-barrier": "p_max halved, without barrier",
 }
 """Row -> what the tables call it. Others are called as their files are."""
 
@@ -74,6 +75,7 @@ COST: Contents = (
       Column("Runs side by side", ("cost", "side_by_side"), 0, better=None),
       Column("GPU time", ("cost", "gpu_seconds"), 1, 1 / 60, "lower", "min"),
       share("δ̄ applied", ("cost", "applied"), better=None, unit="%"),
+      share("Falls in training", ("cost", "falls"), 0, "lower", "% of 20 s"),
     )
   },
 )
@@ -180,8 +182,11 @@ def _cost(root: Path, path: Path) -> dict[str, float]:
     return {}
   curve = read_curve(path)
   cost = {name: float(curve[name][-1]) for name in ("samples", "seconds")}
-  if (share := _applied(curve)) is not None:
+  last = curve["samples"] > 0.95 * curve["samples"][-1]
+  if (share := _applied(curve, last)) is not None:
     cost["applied"] = share
+  if "upright" in curve:  # 1 minus the falls in 1000 steps of a robot.
+    cost["falls"] = 1.0 - float(curve["upright"][last].mean())
   gpu = yaml.safe_load((root / "gpu.yaml").read_text())
   name = f"{path.parent.name}/{path.stem}"
   for pattern, count in gpu["side-by-side"].items():
@@ -192,9 +197,8 @@ def _cost(root: Path, path: Path) -> dict[str, float]:
   return cost
 
 
-def _applied(curve: dict[str, np.ndarray]) -> float | None:
-  """Share of δ̄ that was applied over the last 5 % of the samples; None without δ̄."""
-  last = curve["samples"] > 0.95 * curve["samples"][-1]
+def _applied(curve: dict[str, np.ndarray], last: np.ndarray) -> float | None:
+  """Share of δ̄ that was applied over the last samples; None without δ̄."""
   whole, applied = (
     float(curve[name][last].mean()) if name in curve else math.nan
     for name in ("delta", "delta_applied")

@@ -51,7 +51,8 @@ BANDS = {
 """Commands whose following is told apart; see FollowingCfg."""
 
 JUDGED = {"lin_vel_x": (-0.5, 1.0), "lin_vel_y": (-0.3, 0.3), "ang_vel_z": (-0.2, 0.2)}
-"""The paper's commands, by which policies are measured."""
+"""Commands of the public environment that the paper's tables match; policies are measured
+by them."""
 TRAINED = {**JUDGED, "lin_vel_y": (-0.5, 0.5), "ang_vel_z": (-0.5, 0.5)}
 """Commands in training. Slow ones pay too little to be learnt: a robot that ignores a
 turn of 0.2 rad/s keeps 85 % of the reward, one that ignores 0.5 rad/s 37 %."""
