@@ -25,6 +25,7 @@ from paper_rows import (
   COST,
   SECTIONS,
   SHOWN,
+  SUMMARY,
   TITLES,
   Section,
   read_curves,
@@ -79,6 +80,29 @@ def section_tables(root: Path, section: Section) -> list[Table]:
       chosen = [*beside, *chosen[2:]]
     tables += chosen
   return tables
+
+
+def summary_table(root: Path) -> list[Table]:
+  """All methods on one page: means, and ratios of what moves less or more."""
+  section = SECTIONS[0]
+  methods = read_methods(root, section)
+  base = next((m.label for m in methods if row_of(m) == section.baseline), None)
+  if not methods:
+    return []
+  table = make_tables(methods, base, [SUMMARY])[-1]
+  rows = [
+    replace(
+      row,
+      cells=tuple(
+        Cell(cell.mean, best=cell.best, ratio=cell.ratio if moves else None)
+        for cell, moves in zip(
+          row.cells, ("smoothness" in c.path for c in table.columns), strict=True
+        )
+      ),
+    )
+    for row in table.rows
+  ]
+  return [replace(table, rows=tuple(rows), note="")]
 
 
 def grounds_table(root: Path) -> list[Table]:
@@ -153,14 +177,7 @@ def blocks(root: Path) -> dict[str, str]:
   """Name of a mark in the page -> what stands there."""
   out = {"claims": claims(root)}
   for name, _, tables in all_tables(root):
-    # One note is enough for all tables of a protocol.
-    texts, last = [], None
-    for table in tables:
-      texts.append(
-        formats.to_markdown(replace(table, note="") if table.note == last else table)
-      )
-      last = table.note
-    out[name] = "\n".join(texts) or ("" if name in ("grounds", "kinds") else NOTHING)
+    out[name] = in_markdown(tables) or ("" if name in MAY_LACK else NOTHING)
   captions = figure_captions(root)
   for name in DRAWN:
     text = captions.get(name)
@@ -169,12 +186,33 @@ def blocks(root: Path) -> dict[str, str]:
   return out
 
 
+MAY_LACK = ("summary", "grounds", "kinds")
+"""Parts of the page that say nothing where there are no runs."""
+OPEN = 2
+"""Tables of a part that are open; who wants the others unfolds them."""
+
+
+def in_markdown(tables: list[Table]) -> str:
+  """Tables below each other; one note is enough for all of a protocol."""
+  texts, last = [], None
+  for place, table in enumerate(tables):
+    told = replace(table, note="" if table.note == last else table.note)
+    text, last = formats.to_markdown(told), table.note
+    if place >= OPEN:
+      text = text.removeprefix(f"**{table.title}.**").strip()
+      head = f"<details markdown>\n<summary>{table.title}</summary>\n\n"
+      text = f"{head}{text}\n\n</details>\n"
+    texts.append(text)
+  return "\n".join(texts)
+
+
 def all_tables(root: Path) -> list[tuple[str, str, list[Table]]]:
   """Name, title and tables of every section."""
   parts = [(s.name, s.title, section_tables(root, s)) for s in SECTIONS]
   grounds = ("grounds", "The same limits on every ground", grounds_table(root))
   kinds = ("kinds", "Kinds and levels of ground", kinds_table(root))
-  return [*parts, grounds, kinds]
+  summary = ("summary", SUMMARY[0], summary_table(root))
+  return [summary, *parts, grounds, kinds]
 
 
 def page(text: str, root: Path = RESULTS) -> str:

@@ -82,6 +82,38 @@ COST: Contents = (
 """What training took, by the learning curve beside the metrics."""
 
 
+def _above(group: str, quantity: str) -> tuple[str, ...]:
+  return "violations", group, quantity, "any_joint"
+
+
+SUMMARY: Contents = (
+  "All methods at a glance",
+  "",
+  {
+    "": (
+      share("Followed", ("tracking", "followed"), 0, "whole", "%"),
+      *(
+        Column(f"{body}, {name}", ("smoothness", group, quantity), unit=unit)
+        for body, group in (("Arms", "upper"), ("Legs", "lower"))
+        for name, quantity, unit in (
+          ("action rate", "action_rate", "rad/s"),
+          ("acc.", "joint_acc", "rad/s²"),
+          ("energy", "energy", "Nm·rad/s"),
+        )
+      ),
+      share("Arms above 20 rad/s²", _above("upper", "joint_acc"), 1, unit="%"),
+      share("Legs above 20 Nm", _above("lower", "joint_torque"), 1, unit="%"),
+      Column(
+        "Torso turns",
+        ("commands", "forward 0.5", "angular_velocity", "torso", "norm"),
+        unit="rad/s",
+      ),
+    )
+  },
+)
+"""What to look at first: means over seeds, torso at 0.5 m/s."""
+
+
 @dataclass(frozen=True)
 class Section:
   """Rows that are compared with one of them."""
