@@ -308,6 +308,16 @@ def test_the_robot_is_left_in_damping_even_by_an_exception():
   assert all(is_damping(c) for c in driven.robot.written[-5:])
 
 
+def test_the_robot_is_the_one_that_was_connected():
+  """Not the one whose state comes first, a second later."""
+  robot = IdealRobot()
+  robot.mode_machine = 5
+  robot.changes["mode_machine"] = 4
+  controller = Controller(robot, MOTORS, [released()], Script("0 stand"))
+  expected = "the robot changed its mode_machine from 5 to 4"
+  assert controller.step().events == [f"refused stand: {expected}"]
+
+
 finite = st.floats(-30.0, 30.0)
 
 

@@ -100,7 +100,7 @@ class Controller:
     self.limits = limits or Limits()
     now_s = robot.now_s()
     self.machine = Machine(len(self.policies), stand_s, since_s=now_s)
-    self.monitor = Monitor(motors, self.limits, now_s)
+    self.monitor = Monitor(motors, self.limits, now_s, robot.mode_machine)
     self.deadlines = Deadlines(self.limits, self.monitor.tolerated)
     self.latency = Latency()
     self.observers = list(observers)

@@ -105,6 +105,8 @@ class Robot(Protocol):
 
   def write(self, command: RobotCommand) -> None:
     """Send a command; it holds until the next one."""
+  mode_machine: int | None = None
+  """What the robot called itself when it was connected; none: what its first state says."""
     ...
 
   def now_s(self) -> float:
