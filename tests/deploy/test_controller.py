@@ -308,6 +308,23 @@ def test_the_robot_is_left_in_damping_even_by_an_exception():
   assert all(is_damping(c) for c in driven.robot.written[-5:])
 
 
+def test_what_fails_once_is_tried_again_at_the_end():
+  driven = _driving()
+  write, failures = driven.robot.write, [2]
+
+  def fail_twice(command):
+    if failures[0]:
+      failures[0] -= 1
+      raise UserError("DDS cannot send a message.")
+    write(command)
+
+  before, driven.robot.write = len(driven.robot.written), fail_twice
+  with pytest.raises(UserError, match="DDS cannot send"):
+    driven.controller.run_for(1.0)
+  assert len(driven.robot.written) - before == 4  # One of five failed, too.
+  assert all(is_damping(c) for c in driven.robot.written[before:])
+
+
 def test_the_robot_is_the_one_that_was_connected():
   """Not the one whose state comes first, a second later."""
   robot = IdealRobot()

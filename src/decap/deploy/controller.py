@@ -7,6 +7,7 @@ targets, and no path leads to a command that a check has not seen.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -147,8 +148,10 @@ class Controller:
 
   def release(self, repeats: int = 5) -> None:
     """Leave the robot in damping: the last commands that this controller sends."""
-    for _ in range(repeats):
-      self.robot.write(self._damping)
+    for _ in range(repeats - 1):
+      with contextlib.suppress(UserError):  # The next one may get through.
+        self.robot.write(self._damping)
+    self.robot.write(self._damping)
 
   def step(self) -> Cycle:
     """One cycle: read, check, decide, command, report."""
