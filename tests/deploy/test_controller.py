@@ -325,6 +325,27 @@ def test_what_fails_once_is_tried_again_at_the_end():
   assert all(is_damping(c) for c in driven.robot.written[before:])
 
 
+@pytest.mark.parametrize("took_s, damped", [(0.079, False), (0.081, True), (9.0, True)])
+def test_what_was_decided_long_ago_is_not_sent(took_s, damped):
+  bundle, calls = copy.copy(released()), []
+  driven = Driven(bundles=[bundle])
+
+  def act(obs):
+    calls.append(1)
+    if len(calls) == 5:
+      driven.robot.time_s += took_s  # Stuck, or stopped by Ctrl-Z, or in standby.
+    return released().act(obs)
+
+  bundle.act = act
+  while len(calls) < 5:
+    driven.run(COMMAND_DT_S)
+  assert is_damping(driven.robot.written[-1]) == damped
+  assert (driven.modes[-1] is Mode.DAMPING) == damped
+  if damped:
+    assert driven.controller.machine.stop_reason == f"a cycle took {took_s:.3f} s"
+    assert driven.events[-1].startswith("stop: ") and driven.cycles[-1].fault
+
+
 def test_the_robot_is_the_one_that_was_connected():
   """Not the one whose state comes first, a second later."""
   robot = IdealRobot()

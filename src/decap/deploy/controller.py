@@ -170,12 +170,13 @@ class Controller:
     # Of the policy that drives now, which may be another one.
     self._velocity_command = self.policy.command(wanted.stick, wanted.exact)
     command = self._command(now_s)
-    if self._output_fault and self.machine.mode in DRIVEN:
-      # The policy's targets were refused just now: stop in this very cycle.
+    refused = self._output_fault or self._delay_fault(now_s)
+    if refused and self.machine.mode in DRIVEN:
+      # What would have been sent was refused just now: stop in this very cycle.
       events = self.machine.events
-      self.machine.step(now_s, NONE, self._output_fault)
+      self.machine.step(now_s, NONE, refused)
       self.machine.events = events + self.machine.events
-      fault, command = self._output_fault, self._damping
+      fault, command = refused, self._damping
     self._write(command)
     cycle = Cycle(
       now_s=now_s,
@@ -267,6 +268,11 @@ class Controller:
       target, self._target, self.limits, self.motors.joint_names
     )
     return target
+
+  def _delay_fault(self, now_s: float) -> str | None:
+    """What is wrong if this cycle took long: the watchdog may have damped meanwhile."""
+    took_s = self.robot.now_s() - now_s
+    return f"a cycle took {took_s:.3f} s" if took_s > self.limits.lag_s else None
 
   def _limited(self, command: RobotCommand) -> RobotCommand:
     """The command, within what the motors can give at the newest state."""
