@@ -15,6 +15,7 @@ import pytest
 
 from decap.deploy import dds
 from decap.deploy.controller import Controller, damping_of
+from decap.deploy.messages import Codec
 from decap.deploy.operator import Script
 from decap.deploy.robot_io import RobotCommand
 from decap.deploy.session import open_robot
@@ -71,6 +72,44 @@ def test_a_simulator_that_ends_is_noticed_and_the_drive_comes_to_its_end(domain)
   assert time.monotonic() - began < 20.0
   assert controller.machine.mode is Mode.DAMPING
   assert "states are lost" in controller.machine.stop_reason
+  robot.close()
+
+
+def test_a_simulator_that_repeats_itself_does_not_keep_the_drive(domain):
+  """One that was restarted, say: its counter is behind ours."""
+
+  class States:
+    message = Codec(MOTORS).encode_state(state(tick=1000))
+    waiting = False
+
+    def wait(self, seconds):
+      time.sleep(0.01)
+      self.waiting = True
+      return True
+
+    def take(self):
+      waited, self.waiting = self.waiting, False
+      return self.message if waited else None
+
+  robot = UnitreeRobot(MOTORS, "lo", domain, lockstep=True)
+  robot._states = States()
+  robot.connect(30.0)
+  thread = threading.Thread(target=robot.sleep_until, args=[1.002], daemon=True)
+  thread.start()
+  thread.join(timeout=10.0)
+  ended = not thread.is_alive()
+  robot._time_s = 2.0  # Whatever it waits for.
+  thread.join()
+  assert ended
+  robot.close()
+
+
+def test_a_machine_in_standby_is_late_when_it_wakes_up(domain, monkeypatch):
+  robot, real = UnitreeRobot(MOTORS, "lo", domain), time.clock_gettime
+  before_s = robot.now_s()
+  slept_s = {time.CLOCK_BOOTTIME: 30.0}  # The only clock that goes on.
+  monkeypatch.setattr(time, "clock_gettime", lambda k: real(k) + slept_s.get(k, 0.0))
+  assert 30.0 <= robot.now_s() - before_s < 40.0
   robot.close()
 
 

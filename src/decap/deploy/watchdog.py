@@ -22,7 +22,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from decap.deploy.robot_io import COMMAND_DT_S
+from decap.deploy.robot_io import COMMAND_DT_S, clock_s
 from decap.errors import UserError
 
 if TYPE_CHECKING:
@@ -176,5 +176,5 @@ def _note(text: str, events: str) -> None:
   """In the flight's log, if there is one."""
   if events:
     with contextlib.suppress(OSError), open(events, "a", encoding="utf-8") as file:
-      line = {"time_s": round(time.monotonic(), 4), "event": text}
+      line = {"time_s": round(clock_s(), 4), "event": text}
       file.write(json.dumps(line) + "\n")
