@@ -318,8 +318,9 @@ def test_the_watchdog_runs_nothing_from_the_current_folder(
   assert not ran.exists()
 
 
-def test_nothing_moves_without_a_watchdog(domain, monkeypatch):
-  monkeypatch.setattr(sys, "executable", shutil.which("true"))
+@pytest.mark.parametrize("executable", [shutil.which("true"), "/no/python"])
+def test_nothing_moves_without_a_watchdog(domain, monkeypatch, executable):
+  monkeypatch.setattr(sys, "executable", executable)
   with pytest.raises(UserError, match="The watchdog did not start"):
     Watchdog("lo", domain, MOTORS.name, mode_machine=5, hang_s=0.3)
 
@@ -339,6 +340,25 @@ def test_interfaces_and_libraries_that_are_not_there(tmp_path, monkeypatch):
 def test_a_library_is_what_it_says_itself_not_its_folder(tmp_path, monkeypatch):
   folder = tmp_path / "cyclonedds-0.10.2"
   folder.mkdir()
+def test_a_domain_that_could_not_be_configured_is_not_taken_for_one(monkeypatch):
+  """Its participants would be on whatever interface the library finds."""
+  configs = []
+
+  class Library:
+    def dds_create_domain(self, domain, config):
+      configs.append(config)
+      return -1
+
+    def dds_strretcode(self, code):
+      return b"no"
+
+  monkeypatch.setattr(dds, "_library", Library)
+  for _ in range(2):
+    with pytest.raises(UserError, match="DDS cannot use the network interface 'lo': n"):
+      dds.Participant("lo", 231)
+  assert len(configs) == 2
+
+
   other = folder / "libddsc.so.0.10.2"
   other.write_bytes(b"/home/me/0.10.2/dds_init.c\x00" + b"Linux\x0011.0.1\x00")
   monkeypatch.setenv(dds.LIBRARY_VARIABLE, str(other))

@@ -35,6 +35,7 @@ DAMP_S = 5.0
 GOODBYE = b"q"
 GOODBYE_S = 1.0
 """How long a watchdog that is behind is waited for."""
+_NOT_STARTED = "The watchdog did not start, and nothing moves without it"
 
 # Neither -m nor -c alone: both look for modules in the current folder first, which may
 # be anybody's, and Python 3.10 has no -P.
@@ -65,18 +66,23 @@ class Watchdog:
     read_end, self._pipe = os.pipe()
     os.set_blocking(self._pipe, False)
     arguments = [interface, domain, robot, mode_machine, hang_s, read_end, events or ""]
-    self._process = subprocess.Popen(
-      [sys.executable, "-c", _START, *map(str, arguments)],
-      pass_fds=[read_end],
-      start_new_session=True,  # Ctrl-C in the terminal must not reach it.
-      stdout=subprocess.PIPE,
-    )
-    os.close(read_end)
+    try:
+      self._process = subprocess.Popen(
+        [sys.executable, "-c", _START, *map(str, arguments)],
+        pass_fds=[read_end],
+        start_new_session=True,  # Ctrl-C in the terminal must not reach it.
+        stdout=subprocess.PIPE,
+      )
+    except OSError as error:
+      os.close(self._pipe)
+      raise UserError(f"{_NOT_STARTED}: {error.strerror}.") from error
+    finally:
+      os.close(read_end)
     assert self._process.stdout is not None
     if not self._process.stdout.readline():  # What it says once it is on the network.
       os.close(self._pipe)
       self._process.wait()
-      raise UserError("The watchdog did not start, and nothing moves without it.")
+      raise UserError(f"{_NOT_STARTED}.")
 
   @property
   def pid(self) -> int:
