@@ -230,8 +230,8 @@ class Guard:
   def goodbye(self):
     self.heard.append("goodbye")
 
-  def close(self, goodbye):
-    self.heard.append(f"closed with goodbye: {goodbye}")
+  def close(self):
+    self.heard.append("let go")
 
 
 def _drive(script, watchdog=None, recorder=None, screen=None, seconds=5.0):
@@ -340,7 +340,7 @@ def test_a_recording_that_failed_is_not_called_one(
   assert (f"Recorded in {log}" in captured.out) == works
   assert (f"Not all of it is in {log}: recording ended: " in captured.out) != works
   assert ("decap: recording ended: " in captured.err) != works
-  assert guard.heard[-2:] == ["goodbye", "closed with goodbye: True"]
+  assert guard.heard[-2:] == ["goodbye", "let go"]
 
 
 def test_nothing_stands_up_without_a_watchdog():

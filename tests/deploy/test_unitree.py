@@ -264,6 +264,7 @@ def test_the_watchdog_damps_when_the_controller_cannot(domain, how):
     time.sleep(0.01)
   assert _damped(port, 0.05) == 0 and watchdog.alive()
   if how == "goodbye":
+    watchdog.goodbye()
     watchdog.close()
     assert _damped(port, 0.6) == 0
   else:
@@ -314,7 +315,9 @@ def test_the_watchdog_runs_nothing_from_the_current_folder(
   for name in ("numpy", "json", "decap"):
     (tmp_path / f"{name}.py").write_text(f"open({str(ran)!r}, 'w')\n")
   monkeypatch.chdir(tmp_path)
-  Watchdog("lo", domain, MOTORS.name, mode_machine=5, hang_s=0.3).close()
+  watchdog = Watchdog("lo", domain, MOTORS.name, mode_machine=5, hang_s=0.3)
+  watchdog.goodbye()
+  watchdog.close()
   assert not ran.exists()
 
 
@@ -337,9 +340,6 @@ def test_interfaces_and_libraries_that_are_not_there(tmp_path, monkeypatch):
     dds.find_shared_object()
 
 
-def test_a_library_is_what_it_says_itself_not_its_folder(tmp_path, monkeypatch):
-  folder = tmp_path / "cyclonedds-0.10.2"
-  folder.mkdir()
 def test_a_domain_that_could_not_be_configured_is_not_taken_for_one(monkeypatch):
   """Its participants would be on whatever interface the library finds."""
   configs = []
@@ -359,6 +359,9 @@ def test_a_domain_that_could_not_be_configured_is_not_taken_for_one(monkeypatch)
   assert len(configs) == 2
 
 
+def test_a_library_is_what_it_says_itself_not_its_folder(tmp_path, monkeypatch):
+  folder = tmp_path / "cyclonedds-0.10.2"
+  folder.mkdir()
   other = folder / "libddsc.so.0.10.2"
   other.write_bytes(b"/home/me/0.10.2/dds_init.c\x00" + b"Linux\x0011.0.1\x00")
   monkeypatch.setenv(dds.LIBRARY_VARIABLE, str(other))

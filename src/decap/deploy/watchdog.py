@@ -108,10 +108,8 @@ class Watchdog:
         except BlockingIOError:
           time.sleep(0.01)
 
-  def close(self, goodbye: bool = True) -> None:
-    """Let it go: with a goodbye it leaves at once, without one it damps first."""
-    if goodbye:
-      self.goodbye()
+  def close(self) -> None:
+    """Let it go: after a goodbye it has left, without one it damps first."""
     os.close(self._pipe)
     with contextlib.suppress(subprocess.TimeoutExpired):
       self._process.wait(timeout=DAMP_S + 5.0)
