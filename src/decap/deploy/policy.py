@@ -142,14 +142,13 @@ def _command_range(bundle: Bundle) -> tuple[np.ndarray, np.ndarray]:
   for ranges in bundle.info["command_ranges"].values():
     if all(name in ranges for name in _RANGES):
       bounds = np.array([ranges[name] for name in _RANGES], np.float64)
-      if np.isfinite(bounds).all() and (bounds[:, 0] <= bounds[:, 1]).all():
-        for name, most in zip(_RANGES, np.abs(bounds).max(axis=1), strict=True):
-          if most > MOST_COMMANDED:
-            raise UserError(
-              f"{bundle.folder} was trained for a {name} of {most:g}; a robot is "
-              f"commanded at most {MOST_COMMANDED:g} (m/s, rad/s)."
-            )
-        return np.minimum(bounds[:, 0], 0.0), np.maximum(bounds[:, 1], 0.0)
+      for name, most in zip(_RANGES, np.abs(bounds).max(axis=1), strict=True):
+        if most > MOST_COMMANDED:
+          raise UserError(
+            f"{bundle.folder} was trained for a {name} of {most:g}; a robot is "
+            f"commanded at most {MOST_COMMANDED:g} (m/s, rad/s)."
+          )
+      return np.minimum(bounds[:, 0], 0.0), np.maximum(bounds[:, 1], 0.0)
   raise UserError(
     f"{bundle.folder} names no range of commands with {', '.join(_RANGES)}."
   )
