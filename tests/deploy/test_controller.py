@@ -403,22 +403,30 @@ def test_joints_are_mapped_by_name():
   np.testing.assert_allclose(turned.action, plain.action[::-1])
 
 
-def test_the_gait_s_clock_starts_with_the_policy_and_goes_on_over_a_switch():
-  bundle, seen = copy.copy(released()), []
-  clock = {"name": "clock", "dim": 2, "scale": [1.0, 1.0], "clip": None}
-  others = [t for t in bundle.info["observations"] if t["name"] != "clock"]
-  terms = [*others, {**clock, "meaning": "", "period_s": 0.8}]
-  bundle.info = {**bundle.info, "schema": 2, "observations": terms}
+@pytest.mark.parametrize("other_s", [0.8, 0.5])
+def test_the_gait_s_clock_starts_with_the_policy_and_goes_on_over_a_switch(other_s):
+  seen, steps = [], []
 
-  def act(obs):
-    seen.append(obs[0, -2:].copy())
-    return np.zeros((1, J), np.float32)
+  def walking(period_s):
+    bundle = copy.copy(released())
+    clock = {"name": "clock", "dim": 2, "scale": [1.0, 1.0], "clip": None}
+    others = [t for t in bundle.info["observations"] if t["name"] != "clock"]
+    terms = [*others, {**clock, "meaning": "", "period_s": period_s}]
+    bundle.info = {**bundle.info, "schema": 2, "observations": terms}
 
-  bundle.act = act
-  driven = Driven(SCRIPT + "1.1 next", bundles=[bundle, bundle]).run(1.5)
+    def act(obs):
+      seen.append(obs[0, -2:].copy())
+      steps.append(0.02 / period_s)
+      return np.zeros((1, J), np.float32)
+
+    bundle.act = act
+    return bundle
+
+  bundles = [walking(0.8), walking(other_s)]
+  driven = Driven(SCRIPT + "1.1 next", bundles=bundles).run(1.5)
   assert driven.modes[-1] is Mode.POLICY
   assert "policy 2 of 2" in driven.events and len(seen) > 45
-  angle = 2 * np.pi * np.arange(len(seen)) * 0.02 / 0.8
+  angle = 2 * np.pi * np.cumsum([0.0, *steps[:-1]])
   expected = np.stack((np.sin(angle), np.cos(angle)), axis=1)
   np.testing.assert_allclose(seen, expected, atol=1e-5)
 

@@ -215,8 +215,8 @@ class Controller:
       self._from = RobotCommand(self.state.q.copy(), self.policy.kp, self.policy.kd)
     if self.machine.mode is Mode.POLICY:
       self._target = self._sent.q_target
-      steps = driver.steps if before is Mode.POLICY else 0
-      self.policy.start(self._sent.q_target, steps)
+      walking = driver if before is Mode.POLICY else None
+      self.policy.start(self._sent.q_target, walking)
 
   def _command(self, now_s: float) -> RobotCommand:
     if self.machine.mode is Mode.STAND:

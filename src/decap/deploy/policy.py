@@ -37,16 +37,18 @@ class RunningPolicy:
     self.command_range = _command_range(bundle)
     self.action = np.zeros(len(joint_names))
     self.observation = np.zeros(sum(t.dim for t in bundle.observations), np.float32)
-    self.steps = 0
+    self.steps = 0.0
 
-  def start(self, target: np.ndarray, steps: int = 0) -> None:
+  def start(self, target: np.ndarray, after: RunningPolicy | None = None) -> None:
     """Begin as if the targets in force, rad, [J], were this policy's own.
 
     Args:
-      steps: Where the gait's clock stands; a walk goes on in its rhythm.
+      after: Who drove until now: the gait goes on where it is, in this policy's rhythm.
     """
     self.action = (target[self._order] - self._default) / self._scale
-    self.steps = steps
+    self.steps = 0.0
+    if after:
+      self.steps = after.steps * (self._builder.gait_s / after._builder.gait_s)
 
   def step(
     self, state: RobotState, command: np.ndarray, latency: Latency
