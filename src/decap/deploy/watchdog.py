@@ -89,7 +89,7 @@ class Watchdog:
     return self._process.pid
 
   def alive(self) -> bool:
-    """Whether it still watches; costs a system call, so ask now and then."""
+    """Whether it still watches; a system call that takes a microsecond."""
     return self._process.poll() is None
 
   def beat(self) -> None:
