@@ -1,3 +1,4 @@
+import dataclasses
 import json
 import shutil
 import subprocess
@@ -9,10 +10,12 @@ import pytest
 from decap.cli import main, sim2sim
 from decap.deploy import looks
 from decap.deploy.bundle import load_bundle
+from decap.deploy.simulation import SimCfg
 from decap.errors import UserError
 from decap.evaluation import robot_tables, robustness
 from decap.options import machine
 from tests.deploy.robots import POLICY
+from tests.deploy.test_measure import make_trace
 
 
 def fails(capsys, *words: str) -> str:
@@ -30,6 +33,15 @@ def test_one_walk_is_reported(capsys, tmp_path):
   assert f"{POLICY.name} on flat: walked to the end after 0.5 s" in out
   assert "head" in out and "× real time" in out
   assert trace.stat().st_size > 10_000
+
+
+def test_a_walk_that_never_began_gets_a_sentence_instead_of_a_video(tmp_path):
+  video = tmp_path / "walk.gif"
+  trace = dataclasses.replace(make_trace(0), stop_reason="tilt is above 1 rad")
+  options = sim2sim.WalkArgs(video=str(video))
+  with pytest.raises(UserError, match="p ended before its walk began .tilt is above"):
+    sim2sim._record([("p", trace)], SimCfg(), options)
+  assert not video.exists()
 
 
 def test_a_walk_loads_nothing_that_deployment_does_not_have():

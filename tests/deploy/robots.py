@@ -49,6 +49,7 @@ class IdealRobot:
   """Joints follow their targets slowly, within their range; time passes when slept."""
 
   joint_names = MOTORS.joint_names
+  mode_machine: int | None = None
 
   def __init__(self) -> None:
     self.time_s = 0.0

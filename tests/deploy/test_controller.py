@@ -308,6 +308,54 @@ def test_the_robot_is_left_in_damping_even_by_an_exception():
   assert all(is_damping(c) for c in driven.robot.written[-5:])
 
 
+def test_what_fails_once_is_tried_again_at_the_end():
+  driven = _driving()
+  write, failures = driven.robot.write, [2]
+
+  def fail_twice(command):
+    if failures[0]:
+      failures[0] -= 1
+      raise UserError("DDS cannot send a message.")
+    write(command)
+
+  before, driven.robot.write = len(driven.robot.written), fail_twice
+  with pytest.raises(UserError, match="DDS cannot send"):
+    driven.controller.run_for(1.0)
+  assert len(driven.robot.written) - before == 4  # One of five failed, too.
+  assert all(is_damping(c) for c in driven.robot.written[before:])
+
+
+@pytest.mark.parametrize("took_s, damped", [(0.079, False), (0.081, True), (9.0, True)])
+def test_what_was_decided_long_ago_is_not_sent(took_s, damped):
+  bundle, calls = copy.copy(released()), []
+  driven = Driven(bundles=[bundle])
+
+  def act(obs):
+    calls.append(1)
+    if len(calls) == 5:
+      driven.robot.time_s += took_s  # Stuck, or stopped by Ctrl-Z, or in standby.
+    return released().act(obs)
+
+  bundle.act = act
+  while len(calls) < 5:
+    driven.run(COMMAND_DT_S)
+  assert is_damping(driven.robot.written[-1]) == damped
+  assert (driven.modes[-1] is Mode.DAMPING) == damped
+  if damped:
+    assert driven.controller.machine.stop_reason == f"a cycle took {took_s:.3f} s"
+    assert driven.events[-1].startswith("stop: ") and driven.cycles[-1].fault
+
+
+def test_the_robot_is_the_one_that_was_connected():
+  """Not the one whose state comes first, a second later."""
+  robot = IdealRobot()
+  robot.mode_machine = 5
+  robot.changes["mode_machine"] = 4
+  controller = Controller(robot, MOTORS, [released()], Script("0 stand"))
+  expected = "the robot changed its mode_machine from 5 to 4"
+  assert controller.step().events == [f"refused stand: {expected}"]
+
+
 finite = st.floats(-30.0, 30.0)
 
 
@@ -355,22 +403,30 @@ def test_joints_are_mapped_by_name():
   np.testing.assert_allclose(turned.action, plain.action[::-1])
 
 
-def test_the_gait_s_clock_starts_with_the_policy_and_goes_on_over_a_switch():
-  bundle, seen = copy.copy(released()), []
-  clock = {"name": "clock", "dim": 2, "scale": [1.0, 1.0], "clip": None}
-  others = [t for t in bundle.info["observations"] if t["name"] != "clock"]
-  terms = [*others, {**clock, "meaning": "", "period_s": 0.8}]
-  bundle.info = {**bundle.info, "schema": 2, "observations": terms}
+@pytest.mark.parametrize("other_s", [0.8, 0.5])
+def test_the_gait_s_clock_starts_with_the_policy_and_goes_on_over_a_switch(other_s):
+  seen, steps = [], []
 
-  def act(obs):
-    seen.append(obs[0, -2:].copy())
-    return np.zeros((1, J), np.float32)
+  def walking(period_s):
+    bundle = copy.copy(released())
+    clock = {"name": "clock", "dim": 2, "scale": [1.0, 1.0], "clip": None}
+    others = [t for t in bundle.info["observations"] if t["name"] != "clock"]
+    terms = [*others, {**clock, "meaning": "", "period_s": period_s}]
+    bundle.info = {**bundle.info, "schema": 2, "observations": terms}
 
-  bundle.act = act
-  driven = Driven(SCRIPT + "1.1 next", bundles=[bundle, bundle]).run(1.5)
+    def act(obs):
+      seen.append(obs[0, -2:].copy())
+      steps.append(0.02 / period_s)
+      return np.zeros((1, J), np.float32)
+
+    bundle.act = act
+    return bundle
+
+  bundles = [walking(0.8), walking(other_s)]
+  driven = Driven(SCRIPT + "1.1 next", bundles=bundles).run(1.5)
   assert driven.modes[-1] is Mode.POLICY
   assert "policy 2 of 2" in driven.events and len(seen) > 45
-  angle = 2 * np.pi * np.arange(len(seen)) * 0.02 / 0.8
+  angle = 2 * np.pi * np.cumsum([0.0, *steps[:-1]])
   expected = np.stack((np.sin(angle), np.cos(angle)), axis=1)
   np.testing.assert_allclose(seen, expected, atol=1e-5)
 

@@ -1,9 +1,11 @@
 """Faults end as their class states; the whole campaign is ``decap faults``."""
 
+import copy
 import functools
 import json
 import os
 
+import numpy as np
 import pytest
 
 from decap.cli import main
@@ -11,6 +13,7 @@ from decap.deploy import campaign, controller, faults, grounds
 from decap.deploy.faults import KINDS, STOPPED, TOLERATED, Outcome, make_plan, play
 from decap.deploy.kill import play_kill
 from decap.deploy.stops import Limits
+from decap.errors import UserError
 
 from .network import needs_dds
 from .robots import POLICY, released
@@ -94,6 +97,15 @@ def test_a_short_walk_has_no_false_stop():
   (leg,) = campaign.soak(released(), 0.5, leg_s=1.0)
   assert (leg.terrain, leg.end) == ("flat", "walked")
   assert leg.seconds == pytest.approx(1.0, abs=0.01)
+
+
+def test_a_policy_that_never_walks_ends_the_soak():
+  useless = copy.copy(released())
+  useless.act = lambda obs: np.full((1, 29), np.nan, np.float32)
+  legs = campaign.soak(useless, 1.0)
+  with pytest.raises(UserError, match="g1-flat-cat does not walk: the policy's output"):
+    for _ in range(10):
+      assert next(legs).seconds == 0.0
 
 
 def test_a_stop_of_a_robot_that_would_have_walked_on_is_a_false_one(monkeypatch):

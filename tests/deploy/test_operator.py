@@ -106,7 +106,18 @@ def test_scripts():
   assert script.poll(107.0, None).requests == Requests(next_policy=True)
 
 
-@pytest.mark.parametrize("line", ["1", "x stand", "1 jump", "1 2 3", "1 nan 0 0"])
+def test_words_of_one_time_are_obeyed_one_after_the_other():
+  script = Script("0 next\n0 stand\n0 0.1 0 0\n0.5 stop\n0.5 reset")
+  found = [script.poll(now_s, None) for now_s in (0.0, 0.002, 0.004, 0.5, 0.502)]
+  words = [wanted.requests for wanted in found]
+  assert words[:2] == [Requests(next_policy=True), Requests(stand=True)]
+  assert words[2:] == [NONE, Requests(stop=True), Requests(reset=True)]
+  assert found[1].stick[0] == 0.1
+
+
+@pytest.mark.parametrize(
+  "line", ["1", "x stand", "1 jump", "1 2 3", "1 nan 0 0", "nan stand", "-inf policy"]
+)
 def test_a_bad_script_names_its_line(line):
   with pytest.raises(UserError, match=r"walk, line 2: .* is neither 'TIME VX VY YAW'"):
     Script(f"0 stand\n{line}\n", "walk")

@@ -240,7 +240,14 @@ def test_a_foreign_header_gets_a_sentence(tmp_path, capsys, change):
 
 @pytest.mark.parametrize(
   "line",
-  ["5", "[]", "{}", '{"time_s": "1", "event": "x"}', '{"time_s": 1, "event": 2}'],
+  [
+    "5",
+    "[]",
+    "{}",
+    "[" * 100_000,
+    '{"time_s": "1", "event": "x"}',
+    '{"time_s": 1, "event": 2}',
+  ],
 )
 def test_a_foreign_event_gets_a_sentence(tmp_path, capsys, line):
   _flight(tmp_path, max_mb=4)

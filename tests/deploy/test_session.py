@@ -1,5 +1,6 @@
 """A whole drive from the command line, and what is refused before anything moves."""
 
+import copy
 import hashlib
 import json
 import os
@@ -10,15 +11,18 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from decap.cli import main
 from decap.deploy import session
+from decap.deploy.dry_run import measure
 from decap.deploy.operator import Script
 from decap.deploy.recorder import read_events, read_flight
 from decap.deploy.screen import Screen
 from decap.deploy.session import drive, load_policies, real_time, stopped_by_fault
 from decap.deploy.states import Mode
+from decap.errors import UserError
 
 from .network import needs_dds, peer
 from .robots import MOTORS, POLICY, IdealRobot, plain_onnx, released
@@ -148,6 +152,13 @@ def test_this_machine_is_measured_without_a_robot(capsys):
   assert "Observation, network and command:" in out
 
 
+def test_a_policy_that_is_stopped_at_once_is_not_measured():
+  useless = copy.copy(released())
+  useless.act = lambda obs: np.full((1, 29), np.nan, np.float32)
+  with pytest.raises(UserError, match="g1-flat-cat cannot be measured: the policy's o"):
+    measure(useless, MOTORS)
+
+
 class Terminal:
   """A terminal that remembers what was written to it."""
 
@@ -219,8 +230,8 @@ class Guard:
   def goodbye(self):
     self.heard.append("goodbye")
 
-  def close(self, goodbye):
-    self.heard.append(f"closed with goodbye: {goodbye}")
+  def close(self):
+    self.heard.append("let go")
 
 
 def _drive(script, watchdog=None, recorder=None, screen=None, seconds=5.0):
@@ -329,7 +340,7 @@ def test_a_recording_that_failed_is_not_called_one(
   assert (f"Recorded in {log}" in captured.out) == works
   assert (f"Not all of it is in {log}: recording ended: " in captured.out) != works
   assert ("decap: recording ended: " in captured.err) != works
-  assert guard.heard[-2:] == ["goodbye", "closed with goodbye: True"]
+  assert guard.heard[-2:] == ["goodbye", "let go"]
 
 
 def test_nothing_stands_up_without_a_watchdog():

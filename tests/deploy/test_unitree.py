@@ -15,6 +15,7 @@ import pytest
 
 from decap.deploy import dds
 from decap.deploy.controller import Controller, damping_of
+from decap.deploy.messages import Codec
 from decap.deploy.operator import Script
 from decap.deploy.robot_io import RobotCommand
 from decap.deploy.session import open_robot
@@ -71,6 +72,44 @@ def test_a_simulator_that_ends_is_noticed_and_the_drive_comes_to_its_end(domain)
   assert time.monotonic() - began < 20.0
   assert controller.machine.mode is Mode.DAMPING
   assert "states are lost" in controller.machine.stop_reason
+  robot.close()
+
+
+def test_a_simulator_that_repeats_itself_does_not_keep_the_drive(domain):
+  """One that was restarted, say: its counter is behind ours."""
+
+  class States:
+    message = Codec(MOTORS).encode_state(state(tick=1000))
+    waiting = False
+
+    def wait(self, seconds):
+      time.sleep(0.01)
+      self.waiting = True
+      return True
+
+    def take(self):
+      waited, self.waiting = self.waiting, False
+      return self.message if waited else None
+
+  robot = UnitreeRobot(MOTORS, "lo", domain, lockstep=True)
+  robot._states = States()
+  robot.connect(30.0)
+  thread = threading.Thread(target=robot.sleep_until, args=[1.002], daemon=True)
+  thread.start()
+  thread.join(timeout=10.0)
+  ended = not thread.is_alive()
+  robot._time_s = 2.0  # Whatever it waits for.
+  thread.join()
+  assert ended
+  robot.close()
+
+
+def test_a_machine_in_standby_is_late_when_it_wakes_up(domain, monkeypatch):
+  robot, real = UnitreeRobot(MOTORS, "lo", domain), time.clock_gettime
+  before_s = robot.now_s()
+  slept_s = {time.CLOCK_BOOTTIME: 30.0}  # The only clock that goes on.
+  monkeypatch.setattr(time, "clock_gettime", lambda k: real(k) + slept_s.get(k, 0.0))
+  assert 30.0 <= robot.now_s() - before_s < 40.0
   robot.close()
 
 
@@ -225,6 +264,7 @@ def test_the_watchdog_damps_when_the_controller_cannot(domain, how):
     time.sleep(0.01)
   assert _damped(port, 0.05) == 0 and watchdog.alive()
   if how == "goodbye":
+    watchdog.goodbye()
     watchdog.close()
     assert _damped(port, 0.6) == 0
   else:
@@ -275,12 +315,15 @@ def test_the_watchdog_runs_nothing_from_the_current_folder(
   for name in ("numpy", "json", "decap"):
     (tmp_path / f"{name}.py").write_text(f"open({str(ran)!r}, 'w')\n")
   monkeypatch.chdir(tmp_path)
-  Watchdog("lo", domain, MOTORS.name, mode_machine=5, hang_s=0.3).close()
+  watchdog = Watchdog("lo", domain, MOTORS.name, mode_machine=5, hang_s=0.3)
+  watchdog.goodbye()
+  watchdog.close()
   assert not ran.exists()
 
 
-def test_nothing_moves_without_a_watchdog(domain, monkeypatch):
-  monkeypatch.setattr(sys, "executable", shutil.which("true"))
+@pytest.mark.parametrize("executable", [shutil.which("true"), "/no/python"])
+def test_nothing_moves_without_a_watchdog(domain, monkeypatch, executable):
+  monkeypatch.setattr(sys, "executable", executable)
   with pytest.raises(UserError, match="The watchdog did not start"):
     Watchdog("lo", domain, MOTORS.name, mode_machine=5, hang_s=0.3)
 
@@ -295,6 +338,25 @@ def test_interfaces_and_libraries_that_are_not_there(tmp_path, monkeypatch):
   monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
   with pytest.raises(UserError, match=r"pip install 'decap\[robot\]'"):
     dds.find_shared_object()
+
+
+def test_a_domain_that_could_not_be_configured_is_not_taken_for_one(monkeypatch):
+  """Its participants would be on whatever interface the library finds."""
+  configs = []
+
+  class Library:
+    def dds_create_domain(self, domain, config):
+      configs.append(config)
+      return -1
+
+    def dds_strretcode(self, code):
+      return b"no"
+
+  monkeypatch.setattr(dds, "_library", Library)
+  for _ in range(2):
+    with pytest.raises(UserError, match="DDS cannot use the network interface 'lo': n"):
+      dds.Participant("lo", 231)
+  assert len(configs) == 2
 
 
 def test_a_library_is_what_it_says_itself_not_its_folder(tmp_path, monkeypatch):

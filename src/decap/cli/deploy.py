@@ -77,7 +77,7 @@ def _drive(options: DeployArgs, bundles, motors) -> int:
   if domain is None:
     domain = SIMULATION_DOMAIN if options.simulator else ROBOT_DOMAIN
   operator, help_line = make_operator(options.input)
-  robot = screen = watchdog = recorder = controller = None
+  robot = screen = watchdog = recorder = None
   try:
     robot = session.open_robot(
       motors, interface, domain, options.simulator, options.wait
@@ -103,8 +103,8 @@ def _drive(options: DeployArgs, bundles, motors) -> int:
       if close := getattr(part, "close", None):
         close()
     if watchdog is not None:
-      # After an error nobody knows what was sent last: it damps, then.
-      watchdog.close(goodbye=controller is not None)
+      # After an error nobody said goodbye, nor knows what was sent last: it damps.
+      watchdog.close()
     if robot is not None:
       robot.close()
   print(f"Last stop: {controller.machine.stop_reason or 'none'}.")

@@ -188,6 +188,9 @@ def _record(clips: list[tuple[str, Any]], cfg: Any, options: WalkArgs) -> None:
   size = (640, 480) if len(clips) == 1 else (400, 300)
   drawn = []
   for name, trace in clips:
+    if not trace.seconds:
+      why = trace.stop_reason or "it fell"
+      raise UserError(f"{name} ended before its walk began ({why}): nothing to show.")
     frames = video.render(trace, cfg, camera, size, fps=fps)
     if options.ego:
       frames = video.caption(frames, video.head_speeds(trace, fps))

@@ -21,6 +21,7 @@ from decap.deploy.robots import motors_for
 from decap.deploy.simulation import SimCfg, SimulatedRobot
 from decap.deploy.states import Mode
 from decap.deploy.stops import Limits
+from decap.errors import UserError
 
 STAND_S, RELEASE_S, WALK_S = 0.4, 1.0, 1.5
 LEG_S = 30.0
@@ -78,9 +79,12 @@ def soak(
     count = math.ceil((seconds - walked) / leg_s)
     legs = range(number, number + count)
     tasks = [(names[k % len(names)], k, leg_s) for k in legs]
+    before = walked
     for leg in in_order(walk_leg, bundle, tasks, jobs):
       walked += leg.seconds
       yield leg
+    if walked == before:
+      raise UserError(f"{bundle.folder} does not walk: {leg.reason}.")
     number += count
 
 
@@ -127,7 +131,8 @@ def _walk(
 
   controller.run(over)
   reason = controller.machine.stop_reason
-  return Leg(terrain, seed, sim.now_s() - WALK_S, "walked", reason), fell
+  walked_s = max(0.0, sim.now_s() - WALK_S)
+  return Leg(terrain, seed, walked_s, "walked", reason), fell
 
 
 def _commands(bundle: Bundle, seed: int, forward_only: bool) -> str:

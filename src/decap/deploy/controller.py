@@ -7,6 +7,7 @@ targets, and no path leads to a command that a check has not seen.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -100,7 +101,7 @@ class Controller:
     self.limits = limits or Limits()
     now_s = robot.now_s()
     self.machine = Machine(len(self.policies), stand_s, since_s=now_s)
-    self.monitor = Monitor(motors, self.limits, now_s)
+    self.monitor = Monitor(motors, self.limits, now_s, robot.mode_machine)
     self.deadlines = Deadlines(self.limits, self.monitor.tolerated)
     self.latency = Latency()
     self.observers = list(observers)
@@ -147,8 +148,10 @@ class Controller:
 
   def release(self, repeats: int = 5) -> None:
     """Leave the robot in damping: the last commands that this controller sends."""
-    for _ in range(repeats):
-      self.robot.write(self._damping)
+    for _ in range(repeats - 1):
+      with contextlib.suppress(UserError):  # The next one may get through.
+        self.robot.write(self._damping)
+    self.robot.write(self._damping)
 
   def step(self) -> Cycle:
     """One cycle: read, check, decide, command, report."""
@@ -167,12 +170,13 @@ class Controller:
     # Of the policy that drives now, which may be another one.
     self._velocity_command = self.policy.command(wanted.stick, wanted.exact)
     command = self._command(now_s)
-    if self._output_fault and self.machine.mode in DRIVEN:
-      # The policy's targets were refused just now: stop in this very cycle.
+    refused = self._output_fault or self._delay_fault(now_s)
+    if refused and self.machine.mode in DRIVEN:
+      # What would have been sent was refused just now: stop in this very cycle.
       events = self.machine.events
-      self.machine.step(now_s, NONE, self._output_fault)
+      self.machine.step(now_s, NONE, refused)
       self.machine.events = events + self.machine.events
-      fault, command = self._output_fault, self._damping
+      fault, command = refused, self._damping
     self._write(command)
     cycle = Cycle(
       now_s=now_s,
@@ -211,8 +215,8 @@ class Controller:
       self._from = RobotCommand(self.state.q.copy(), self.policy.kp, self.policy.kd)
     if self.machine.mode is Mode.POLICY:
       self._target = self._sent.q_target
-      steps = driver.steps if before is Mode.POLICY else 0
-      self.policy.start(self._sent.q_target, steps)
+      walking = driver if before is Mode.POLICY else None
+      self.policy.start(self._sent.q_target, walking)
 
   def _command(self, now_s: float) -> RobotCommand:
     if self.machine.mode is Mode.STAND:
@@ -264,6 +268,11 @@ class Controller:
       target, self._target, self.limits, self.motors.joint_names
     )
     return target
+
+  def _delay_fault(self, now_s: float) -> str | None:
+    """What is wrong if this cycle took long: the watchdog may have damped meanwhile."""
+    took_s = self.robot.now_s() - now_s
+    return f"a cycle took {took_s:.3f} s" if took_s > self.limits.lag_s else None
 
   def _limited(self, command: RobotCommand) -> RobotCommand:
     """The command, within what the motors can give at the newest state."""

@@ -194,11 +194,11 @@ class Participant:
     )
     # A program configures a domain once, however many of its parts join it.
     if domain not in _configured:
-      _configured[domain] = interface
       _checked(
         lib.dds_create_domain(domain, config.encode()),
         f"use the network interface '{interface}'",
       )
+      _configured[domain] = interface
     elif _configured[domain] != interface:
       raise UserError(
         f"Domain {domain} is on '{_configured[domain]}' already, not on '{interface}'."

@@ -11,6 +11,7 @@ from decap.deploy.messages import Codec
 from decap.deploy.operator import Script
 from decap.deploy.robot_io import COMMANDS_PER_STEP, Robot, RobotCommand, RobotState
 from decap.deploy.states import Mode
+from decap.errors import UserError
 from decap.robots.motors import RobotMotors
 
 BUDGET_MS = 1.0
@@ -72,6 +73,9 @@ def measure(bundle: Bundle, motors: RobotMotors, steps: int = 500) -> dict[str, 
   for _ in range(60 + steps * COMMANDS_PER_STEP):
     controller.step()
     controller.robot.sleep_until(controller.next_s)
+  if not times["infer"]:
+    reason = controller.machine.stop_reason
+    raise UserError(f"{bundle.folder} cannot be measured: {reason}.")
   found = {s: 1e3 * float(np.median(times[s])) for s in STAGES}
   total = np.sum([times[s] for s in STAGES if s != "read"], axis=0)
   return {**found, "step": 1e3 * float(np.median(total))}

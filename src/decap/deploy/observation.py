@@ -31,8 +31,8 @@ class Inputs:
   """Commanded vx, vy in m/s and yaw rate in rad/s, [3]."""
   action: np.ndarray
   """Previous action, [J]."""
-  steps: int
-  """Policy steps since the policy took over."""
+  steps: float
+  """Policy steps since the gait's clock began; after another policy, parts of one, too."""
 
 
 def gravity_in_base(quat: np.ndarray) -> np.ndarray:
@@ -43,7 +43,7 @@ def gravity_in_base(quat: np.ndarray) -> np.ndarray:
   )
 
 
-def clock(steps: int, dt_s: float, period_s: float) -> np.ndarray:
+def clock(steps: float, dt_s: float, period_s: float) -> np.ndarray:
   """Sine and cosine of the gait's phase, which is zero at the first step."""
   phase = 2.0 * np.pi * ((steps * dt_s / period_s) % 1.0)
   return np.array([np.sin(phase), np.cos(phase)])
@@ -68,6 +68,8 @@ class ObservationBuilder:
 
   def __init__(self, bundle: Bundle):
     self._dt_s = bundle.control_dt_s
+    self.gait_s = 1.0
+    """Period of the gait's clock; any, for a policy without one."""
     self._parts: list[tuple[slice, Callable, np.ndarray, Any]] = []
     start = 0
     for term in bundle.observations:
@@ -97,8 +99,8 @@ class ObservationBuilder:
 
   def _function(self, bundle: Bundle, name: str) -> Callable[[Inputs], np.ndarray]:
     if name == "clock":
-      period_s = clock_period_s(bundle)
-      return lambda i: clock(i.steps, self._dt_s, period_s)
+      self.gait_s = clock_period_s(bundle)
+      return lambda i: clock(i.steps, self._dt_s, self.gait_s)
     if name not in _TERMS:
       known = ", ".join([*_TERMS, "clock"])
       raise UserError(

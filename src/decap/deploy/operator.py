@@ -155,21 +155,25 @@ class Script:
       time_s, entry = self._entries[self._next]
       if time_s > now_s - self._start_s + 1e-9:
         break
-      self._next += 1
-      if isinstance(entry, Requests):
-        requests = requests | entry
-      else:
+      if isinstance(entry, np.ndarray):
         self._command = entry
+      elif requests is NONE:
+        requests = entry
+      else:
+        break  # One word a cycle: of two requests, the second would be lost.
+      self._next += 1
     return Input(self._command, requests, exact=True)
 
   def _entry(self, words: list[str], where: str) -> tuple[float, Requests | np.ndarray]:
     try:
       time_s, *rest = float(words[0]), *words[1:]
+      if not math.isfinite(time_s):
+        raise ValueError
       if len(rest) == 1 and rest[0] in self.WORDS:
         name = {"next": "next_policy"}.get(rest[0], rest[0])
         return time_s, Requests(**{name: True})
       values = [float(word) for word in rest]
-      if len(values) == 3 and all(map(math.isfinite, [time_s, *values])):
+      if len(values) == 3 and all(map(math.isfinite, values)):
         return time_s, np.array(values)
     except ValueError:
       pass

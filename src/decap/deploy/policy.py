@@ -37,16 +37,18 @@ class RunningPolicy:
     self.command_range = _command_range(bundle)
     self.action = np.zeros(len(joint_names))
     self.observation = np.zeros(sum(t.dim for t in bundle.observations), np.float32)
-    self.steps = 0
+    self.steps = 0.0
 
-  def start(self, target: np.ndarray, steps: int = 0) -> None:
+  def start(self, target: np.ndarray, after: RunningPolicy | None = None) -> None:
     """Begin as if the targets in force, rad, [J], were this policy's own.
 
     Args:
-      steps: Where the gait's clock stands; a walk goes on in its rhythm.
+      after: Who drove until now: the gait goes on where it is, in this policy's rhythm.
     """
     self.action = (target[self._order] - self._default) / self._scale
-    self.steps = steps
+    self.steps = 0.0
+    if after:
+      self.steps = after.steps * (self._builder.gait_s / after._builder.gait_s)
 
   def step(
     self, state: RobotState, command: np.ndarray, latency: Latency
@@ -142,14 +144,13 @@ def _command_range(bundle: Bundle) -> tuple[np.ndarray, np.ndarray]:
   for ranges in bundle.info["command_ranges"].values():
     if all(name in ranges for name in _RANGES):
       bounds = np.array([ranges[name] for name in _RANGES], np.float64)
-      if np.isfinite(bounds).all() and (bounds[:, 0] <= bounds[:, 1]).all():
-        for name, most in zip(_RANGES, np.abs(bounds).max(axis=1), strict=True):
-          if most > MOST_COMMANDED:
-            raise UserError(
-              f"{bundle.folder} was trained for a {name} of {most:g}; a robot is "
-              f"commanded at most {MOST_COMMANDED:g} (m/s, rad/s)."
-            )
-        return np.minimum(bounds[:, 0], 0.0), np.maximum(bounds[:, 1], 0.0)
+      for name, most in zip(_RANGES, np.abs(bounds).max(axis=1), strict=True):
+        if most > MOST_COMMANDED:
+          raise UserError(
+            f"{bundle.folder} was trained for a {name} of {most:g}; a robot is "
+            f"commanded at most {MOST_COMMANDED:g} (m/s, rad/s)."
+          )
+      return np.minimum(bounds[:, 0], 0.0), np.maximum(bounds[:, 1], 0.0)
   raise UserError(
     f"{bundle.folder} names no range of commands with {', '.join(_RANGES)}."
   )

@@ -263,6 +263,8 @@ def read_events(folder: str | Path) -> list[dict[str, Any]]:
       event = json.loads(line)
     except ValueError:
       continue
+    except RecursionError:
+      event = None
     if not _is_event(event):
       raise UserError(f"{path}, line {number}: this is no event of a flight.")
     events.append(event)

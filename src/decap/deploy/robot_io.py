@@ -4,13 +4,14 @@ The robot on the network and the simulated one are two implementations of it, so
 is tested in simulation is what drives the robot. Arrays are in the order of
 `Robot.joint_names`; slots, checksums and message layouts stay inside.
 
-Time belongs to the protocol. On a robot it is the machine's monotonic clock; in
+Time belongs to the protocol. On a robot it is the time since the machine's start; in
 simulation it is simulated time, and `sleep_until` steps physics, so that the two run
 in lockstep whatever the speed of the machine.
 """
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -26,6 +27,12 @@ POLICY_DT_S = 0.02
 """Time between two steps of a policy: 50 Hz, as the G1's policies are trained."""
 
 COMMANDS_PER_STEP = round(POLICY_DT_S / COMMAND_DT_S)
+
+
+def clock_s() -> float:
+  """Time since this machine's start. Monotonic clocks stand in standby, this does not: a
+  laptop that was closed finds itself late, and does not walk on."""
+  return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 @dataclass
@@ -98,6 +105,8 @@ class Robot(Protocol):
 
   joint_names: tuple[str, ...]
   """Order of every array in states and commands."""
+  mode_machine: int | None = None
+  """What the robot called itself when it was connected; none: what its first state says."""
 
   def read(self) -> RobotState | None:
     """The newest state that was not read before; none if there is no new one."""
@@ -108,7 +117,7 @@ class Robot(Protocol):
     ...
 
   def now_s(self) -> float:
-    """Time that never jumps: monotonic on a robot, simulated in simulation."""
+    """Time that nobody sets: `clock_s` on a robot, simulated in simulation."""
     ...
 
   def sleep_until(self, time_s: float) -> None:

@@ -36,8 +36,6 @@ LISTEN_S = 0.5
 """How long other publishers are listened for before anything is sent."""
 FAREWELL_S = 2.0
 """Damping before the controller leaves."""
-LOOK_S = 0.1
-"""Time between two looks at whether the watchdog still runs."""
 WATCHDOG_GONE = "the watchdog has ended: a dead controller would not be noticed"
 REAL_TIME_PRIORITY = 40
 """Above ordinary programs, below what the kernel itself needs."""
@@ -115,16 +113,11 @@ class Watched(Deadlines):
   def __init__(self, limits: Limits, tolerated: Tolerated, watchdog: Watchdog):
     super().__init__(limits, tolerated)
     self._watchdog = watchdog
-    self._next_s = 0.0
-    self._gone = False
 
   def fault(self, now_s: float, lag_s: float) -> str | None:
     """What is wrong with timing or watchdog; one that has ended stays a fault."""
-    if not self._gone and now_s >= self._next_s:
-      self._next_s = now_s + LOOK_S
-      self._gone = not self._watchdog.alive()
     timing = super().fault(now_s, lag_s)
-    return timing or (WATCHDOG_GONE if self._gone else None)
+    return timing or (None if self._watchdog.alive() else WATCHDOG_GONE)
 
 
 class Beside:

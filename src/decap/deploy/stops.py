@@ -97,7 +97,13 @@ class _Over:
 class Monitor:
   """Watches the stream of states; says what is wrong, or nothing."""
 
-  def __init__(self, motors: RobotMotors, limits: Limits, start_s: float):
+  def __init__(
+    self,
+    motors: RobotMotors,
+    limits: Limits,
+    start_s: float,
+    mode_machine: int | None = None,
+  ):
     self.limits = limits
     self.tolerated = Tolerated()
     self._names = motors.joint_names
@@ -110,7 +116,7 @@ class Monitor:
     self._good_s = start_s  # When the last valid, new state arrived.
     self._joints_s = self._imu_s = start_s  # When a value of theirs last changed.
     self._last: RobotState | None = None
-    self._kind: int | None = None  # What the robot called itself first.
+    self._kind = mode_machine  # What the robot called itself first.
     self._arrivals = 0  # Old states that arrived since the last new one.
     self._rejected = 0
     self._rejected_at_good = 0
@@ -211,7 +217,7 @@ class Monitor:
 
   def _accept(self, state: RobotState, now_s: float) -> None:
     last = self._last
-    if last is None:
+    if self._kind is None:
       self._kind = state.mode_machine
     if last is None or not _same(state, last, OF_JOINTS):
       self._joints_s = now_s

@@ -1,6 +1,6 @@
 """The robot of `robot_io` over Unitree's DDS messages, and a simulated one behind them.
 
-On a robot, time is the machine's monotonic clock, which no change of the wall clock
+On a robot, time is that since the machine's start, which no change of the wall clock
 touches. Against a simulator (`lockstep`), time is the counter in the states: one state
 in, one command out, so that a slow machine is slow and nothing else.
 """
@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from decap.deploy.dds import Participant, Reader, Writer
 from decap.deploy.messages import LOW_CMD, LOW_STATE, TYPE_NAMES, BadMessage, Codec
-from decap.deploy.robot_io import COMMAND_DT_S, Robot, RobotCommand, RobotState
+from decap.deploy.robot_io import COMMAND_DT_S, Robot, RobotCommand, RobotState, clock_s
 from decap.errors import UserError
 from decap.robots.motors import RobotMotors
 
@@ -24,7 +24,7 @@ SIMULATION_DOMAIN = 1
 _RESEND_S = 0.05
 """In lockstep, what is not answered in this time is sent again."""
 _LOST_S = 1.0
-"""In lockstep, real time without a state after which simulated time goes on alone."""
+"""In lockstep, real time without a newer state after which simulated time goes on alone."""
 
 
 class UnitreeRobot:
@@ -85,25 +85,27 @@ class UnitreeRobot:
   def now_s(self) -> float:
     if self._lockstep:
       return self._time_s or 0.0
-    return time.monotonic()
+    return clock_s()
 
   def sleep_until(self, time_s: float) -> None:
     if not self._lockstep:
-      time.sleep(max(0.0, time_s - time.monotonic()))
+      time.sleep(max(0.0, time_s - clock_s()))
       return
-    # A simulator may take its time. Once it is gone, time passes as on the wall.
+    # A simulator may take its time. Once it is gone, or behind because it started anew,
+    # time passes as on the wall.
     step_s = max(0.0, time_s - self.now_s())
     patience_s = step_s if self._lost else _LOST_S
     give_up_s = time.monotonic() + patience_s
     while self.now_s() < time_s - 1e-9:
-      if self._states.wait(min(_RESEND_S, patience_s)):
-        before_s = self.now_s()
+      before_s, came = self.now_s(), self._states.wait(min(_RESEND_S, patience_s))
+      if came:
         self._pending = self._take() or self._pending
+      if self.now_s() > before_s:
         self._lost = False
-        if self.now_s() <= before_s and self._last_message:
-          self._writer.write(self._last_message)  # The answer got lost: again.
       elif time.monotonic() > give_up_s:
         self._time_s, self._lost = time_s, True
+      elif came and self._last_message:
+        self._writer.write(self._last_message)  # The answer got lost: again.
 
   def rejected_states(self) -> int:
     return self._rejected
@@ -120,7 +122,7 @@ class UnitreeRobot:
     """The next valid state that waits; those with a wrong checksum are dropped."""
     while (data := self._states.take()) is not None:
       try:
-        state = self._codec.decode_state(data, time.monotonic())
+        state = self._codec.decode_state(data, clock_s())
       except BadMessage:
         self._rejected += 1
         continue

@@ -22,7 +22,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from decap.deploy.robot_io import COMMAND_DT_S
+from decap.deploy.robot_io import COMMAND_DT_S, clock_s
 from decap.errors import UserError
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ DAMP_S = 5.0
 GOODBYE = b"q"
 GOODBYE_S = 1.0
 """How long a watchdog that is behind is waited for."""
+_NOT_STARTED = "The watchdog did not start, and nothing moves without it"
 
 # Neither -m nor -c alone: both look for modules in the current folder first, which may
 # be anybody's, and Python 3.10 has no -P.
@@ -65,25 +66,30 @@ class Watchdog:
     read_end, self._pipe = os.pipe()
     os.set_blocking(self._pipe, False)
     arguments = [interface, domain, robot, mode_machine, hang_s, read_end, events or ""]
-    self._process = subprocess.Popen(
-      [sys.executable, "-c", _START, *map(str, arguments)],
-      pass_fds=[read_end],
-      start_new_session=True,  # Ctrl-C in the terminal must not reach it.
-      stdout=subprocess.PIPE,
-    )
-    os.close(read_end)
+    try:
+      self._process = subprocess.Popen(
+        [sys.executable, "-c", _START, *map(str, arguments)],
+        pass_fds=[read_end],
+        start_new_session=True,  # Ctrl-C in the terminal must not reach it.
+        stdout=subprocess.PIPE,
+      )
+    except OSError as error:
+      os.close(self._pipe)
+      raise UserError(f"{_NOT_STARTED}: {error.strerror}.") from error
+    finally:
+      os.close(read_end)
     assert self._process.stdout is not None
     if not self._process.stdout.readline():  # What it says once it is on the network.
       os.close(self._pipe)
       self._process.wait()
-      raise UserError("The watchdog did not start, and nothing moves without it.")
+      raise UserError(f"{_NOT_STARTED}.")
 
   @property
   def pid(self) -> int:
     return self._process.pid
 
   def alive(self) -> bool:
-    """Whether it still watches; costs a system call, so ask now and then."""
+    """Whether it still watches; a system call that takes a microsecond."""
     return self._process.poll() is None
 
   def beat(self) -> None:
@@ -102,10 +108,8 @@ class Watchdog:
         except BlockingIOError:
           time.sleep(0.01)
 
-  def close(self, goodbye: bool = True) -> None:
-    """Let it go: with a goodbye it leaves at once, without one it damps first."""
-    if goodbye:
-      self.goodbye()
+  def close(self) -> None:
+    """Let it go: after a goodbye it has left, without one it damps first."""
     os.close(self._pipe)
     with contextlib.suppress(subprocess.TimeoutExpired):
       self._process.wait(timeout=DAMP_S + 5.0)
@@ -176,5 +180,5 @@ def _note(text: str, events: str) -> None:
   """In the flight's log, if there is one."""
   if events:
     with contextlib.suppress(OSError), open(events, "a", encoding="utf-8") as file:
-      line = {"time_s": round(time.monotonic(), 4), "event": text}
+      line = {"time_s": round(clock_s(), 4), "event": text}
       file.write(json.dumps(line) + "\n")
