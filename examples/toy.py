@@ -98,22 +98,14 @@ COMMON = {
 """What all methods share, beside the network and the noise."""
 
 
-class Constraints:
+def constraints(method: Method) -> core.Composition:
   """δ̄ and costs of the arm's quantities under one method's limits."""
-
-  def __init__(self, method: Method) -> None:
-    rule = core.TerminationCfg(rule=method.rule)
-    groups = {
-      name: replace(group, p_max=method.p_max or group.p_max)
-      for name, group in GROUPS.items()
-    }
-    self.composition = core.Composition(method.limits, groups, JOINTS, rule)
-
-  def compute(self, quantities: dict[str, Tensor]) -> dict[str, Tensor]:
-    q = self.composition.join(quantities)  # [B, 4]
-    delta, _ = self.composition.decided(self.composition.probabilities(q))
-    costs = self.composition.costs(q)
-    return {"delta": delta, "costs": costs, "quantities": quantities}
+  groups = {
+    name: replace(group, p_max=method.p_max or group.p_max)
+    for name, group in GROUPS.items()
+  }
+  rule = core.TerminationCfg(rule=method.rule)
+  return core.Composition(method.limits, groups, JOINTS, rule)
 
 
 class Arm:
@@ -125,7 +117,7 @@ class Arm:
 
   def __init__(self, num_envs: int, method: Method) -> None:
     self.num_envs, self.method = num_envs, method
-    self.constraints = Constraints(method)
+    self.composition = constraints(method)
     self.q, self.qd, self.action = (torch.zeros(num_envs, 2) for _ in range(3))
     self.target = torch.zeros(num_envs, 1)
     self.age = torch.zeros(num_envs, 1, dtype=torch.long)
@@ -146,7 +138,7 @@ class Arm:
     time_outs = self.age >= self.episode_steps
     extras = {
       "time_outs": time_outs.squeeze(-1),
-      "constraints": self.constraints.compute(quantities),
+      "constraints": self.composition.report(quantities),
       "task_reward": reward,
     }
     self._reset(time_outs)
@@ -220,7 +212,7 @@ def train(name: str, iterations: int, num_envs: int = 512, seed: int = 1) -> Res
     policy=PolicyCfg(hidden_dims=(32, 32), init_std=0.3, std_type="log"),
     algorithm=replace(method.algorithm, **COMMON),
   )
-  composition, aid = env.constraints.composition, cfg.algorithm.feasibility
+  composition, aid = env.composition, cfg.algorithm.feasibility
   alg = build_algorithm(
     cfg,
     obs,
@@ -265,7 +257,7 @@ def evaluate(policy, curve: list[float], num_envs: int = 256) -> Result:
   violations = torch.stack(costs).mean(dim=0).tolist()
   return Result(
     float(torch.stack(rewards).mean()),
-    dict(zip(env.constraints.composition.row_names, violations, strict=True)),
+    dict(zip(env.composition.row_names, violations, strict=True)),
     curve,
     trace,
   )

@@ -50,6 +50,16 @@ def test_a_row_is_its_largest_joint():
   assert c.costs(q).tolist() == [[0.0, 0.0, 0.0], [0.0, 1.0, 0.0]]
 
 
+def test_a_report_is_all_that_an_algorithm_needs():
+  speed = torch.tensor([[0.0, 8.5, 85.0], [200.0, 0.0, 50.0]])
+  report = composition().report({"tilt": torch.tensor([0.0, 2.0]), "speed": speed})
+  # The largest of the rows above.
+  torch.testing.assert_close(report["delta"], torch.tensor([0.375, 1.0]))
+  assert report["costs"].tolist() == [[0.0, 0.0, 0.0], [0.0, 1.0, 0.0]]
+  assert torch.equal(report["quantities"]["speed"], speed)
+  assert report["margins"]["tilt"].tolist() == [0.0, 1.0]
+
+
 @pytest.mark.parametrize("rule", ["decap", "cat"])
 def test_rows_over_time_are_those_of_the_rule_by_columns(rule):
   torch.manual_seed(0)

@@ -23,14 +23,14 @@ def test_a_held_action_brings_the_joints_to_its_goal():
 
 
 def test_costs_are_the_joints_above_their_own_limits():
-  constraints = toy.Constraints(toy.METHODS["DeCap"])
-  assert constraints.composition.row_names == (
+  constraints = toy.constraints(toy.METHODS["DeCap"])
+  assert constraints.row_names == (
     "action_rate/reach",
     "action_rate/carry",
     "joint_velocity/reach",
     "joint_velocity/carry",
   )
-  out = constraints.compute(
+  out = constraints.report(
     {
       "action_rate": torch.tensor([[10.0, 10.0]]),  # limits 100 and 3
       "joint_velocity": torch.tensor([[20.0, 0.1]]),  # limits 10 and 0.4

@@ -125,6 +125,16 @@ def test_missing_actor_group_is_named():
     build_models(PolicyCfg(), {"policy": torch.zeros(2, 6)}, NAMES)
 
 
+def test_torchscript_acts_like_the_network():
+  torch.manual_seed(0)
+  cfg = PolicyCfg(hidden_dims=(16, 8), init_std={".*_elbow": 0.1, ".*_knee": 0.6})
+  actor = build_models(cfg, OBS, NAMES).actor
+  actor.obs_normalizer.update(3.0 + 2.0 * torch.randn(50, 6))
+  obs = torch.randn(7, 6)
+  script = torch.jit.script(actor.as_jit())
+  torch.testing.assert_close(script(obs), actor({"actor": obs}))
+
+
 def test_onnx_file_acts_like_the_network(tmp_path):
   torch.manual_seed(0)
   actor = build_models(PolicyCfg(hidden_dims=(16, 8)), OBS, NAMES).actor

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 
@@ -134,6 +135,22 @@ class Composition:
   def split(self, q: torch.Tensor) -> dict[str, torch.Tensor]:
     """Views of columns by quantity: [B, J], or [B] for a scalar."""
     return {name: q[:, column] for name, column in self.columns.items()}
+
+  def report(self, quantities: Mapping[str, torch.Tensor]) -> dict[str, Any]:
+    """What an environment puts into ``extras["constraints"]``; once per control step.
+
+    Args:
+      quantities: Quantity → values, [B, J] for joints or [B] for a scalar; measured
+        after the physics and before any reset.
+    """
+    q = self.join(quantities)  # [B, C]
+    delta, _ = self.decided(self.probabilities(q))
+    return {
+      "delta": delta,
+      "costs": self.costs(q),
+      "quantities": self.split(q),
+      "margins": self.split(self.margins(q)),
+    }
 
   def probabilities(
     self,

@@ -109,8 +109,7 @@ class Gaussian(GaussianDistribution):
 class _Gain(nn.Module):
   """The last step of an exported policy."""
 
-  gain: Tensor
-
+  # TorchScript reads no annotation that is a string, as it would be here.
   def __init__(self, gain: Tensor) -> None:
     super().__init__()
     self.register_buffer("gain", gain.clone())
@@ -204,15 +203,30 @@ class Linear(nn.Linear):
     new.weight, new.bias = layer.weight, layer.bias
     return new
 
+  def plain(self) -> nn.Linear:
+    """torch's own layer with the same parameters."""
+    new = nn.Linear(self.in_features, self.out_features, device="meta")
+    new.weight, new.bias = self.weight, self.bias
+    return new
+
 
 class Model(MLPModel):
   """rsl_rl's MLP model on plain dictionaries of tensors, with the frozen normaliser.
 
-  Parameter names are rsl_rl's; where noise differs by joint, a gain comes on top.
+  Parameter names are rsl_rl's; where noise differs by joint, a gain comes on top. It sees
+  the observation group of its name, or the `groups` that stand for it.
   """
 
-  def __init__(self, obs: Mapping[str, Tensor], obs_group: str, *args, **kwargs):
-    super().__init__(obs, {obs_group: [obs_group]}, obs_group, *args, **kwargs)  # ty: ignore
+  def __init__(
+    self,
+    obs: Mapping[str, Tensor],
+    obs_group: str,
+    *args,
+    groups: Sequence[str] = (),
+    **kwargs,
+  ):
+    seen = {obs_group: list(groups) or [obs_group]}
+    super().__init__(obs, seen, obs_group, *args, **kwargs)  # ty: ignore
     if self.obs_normalization:
       self.obs_normalizer = FrozenNormalization(self.obs_dim)
     for index, layer in enumerate(self.mlp):
@@ -236,6 +250,14 @@ class Model(MLPModel):
   def observe(self, obs: Mapping[str, Tensor]) -> Tensor:
     """The normalised network input [..., D]."""
     return self.get_latent(obs)  # ty: ignore[invalid-argument-type]
+
+  def as_jit(self) -> nn.Module:
+    """rsl_rl's copy for TorchScript, which cannot read our layers."""
+    copy = super().as_jit()
+    for index, layer in enumerate(copy.mlp):  # ty: ignore[invalid-argument-type]
+      if isinstance(layer, Linear):
+        copy.mlp[index] = layer.plain()  # ty: ignore
+    return copy
 
 
 @dataclass
@@ -265,7 +287,7 @@ def build_models(
     "learn_std": cfg.learn_std,
     "std_growth": cfg.std_growth,
   }
-  common = {
+  common: dict[str, Any] = {
     "hidden_dims": cfg.hidden_dims,
     "activation": cfg.activation,
     "obs_normalization": cfg.obs_normalization,
