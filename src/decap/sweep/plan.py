@@ -75,6 +75,10 @@ class Resources(Args):
   options: Fixed[dict[str, Any]] = field(default_factory=dict)
   """Further options of sbatch."""
 
+  def check(self) -> None:
+    if seconds(self.grace) >= seconds(self.time):
+      raise UserError("--grace must be shorter than --time.")
+
   def submitit(self, device: str, parallel: int) -> dict[str, Any]:
     """Parameters of submitit's SLURM executor, for so many jobs at a time."""
     names = ("partition", "account", "qos", "constraint")
@@ -89,7 +93,7 @@ class Resources(Args):
       "array_parallelism": parallel,
       "setup": list(self.setup) or None,
       "additional_parameters": dict(self.options) or None,
-      "mem": f"{self.memory:g}G" if self.memory else None,
+      "mem": f"{round(1024 * self.memory)}M" if self.memory else None,
       "gres": f"{kind}:{self.gpus}" if device != "cpu" else None,
       **{name: getattr(self, name) for name in names},
     }
