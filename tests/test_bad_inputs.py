@@ -107,7 +107,7 @@ WORDS = (
   ("train --task g1-flat --run-name a/b", "must be a plain name"),
   ("train --task g1-flat --log-root /proc/decap", "Cannot write"),
   (f"train --task g1-flat --log-root {'n' * 300}", "File name too long"),
-  (f"train --task g1-flat --run-name {'n' * 300}", "at most 100 letters"),
+  (f"train --task g1-flat --run-name {'n' * 300}", "at most 200 letters"),
   ("train --task g1-flat --logger paper", "must be one of tensorboard, wandb"),
   ("train --task g1-flat --init-from nowhere", "There is no run"),
   ("train --task g1-flat --limits nowhere", "No such file"),

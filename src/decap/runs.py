@@ -35,6 +35,8 @@ if TYPE_CHECKING:
   from decap.rl.config import AgentCfg
 
 RUN_FILE = "params/run.json"
+LONGEST_LABEL = 200
+"""Names of files have 255 letters; task, method, seed and time are some of them."""
 
 
 @dataclass(frozen=True)

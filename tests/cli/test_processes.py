@@ -13,6 +13,7 @@ import pytest
 from decap.cli import main, processes
 from decap.cli import train as training_of
 from decap.errors import UserError
+from decap.options import machine
 from decap.rl import checkpoint, checkpoint_files
 from decap.runs import RunSpec
 
@@ -52,6 +53,11 @@ def test_several_gpus_are_all_of_them_from_the_first_on():
     UserError, match="--gpus takes GPUs from 0 on; leave out --device"
   ):
     processes.check_devices(2, "cuda:1")
+
+
+def test_one_gpu_may_be_any(monkeypatch):
+  monkeypatch.setattr(machine, "num_gpus", lambda: 2)
+  processes.check_devices(1, "cuda:1")
 
 
 def test_processes_that_differ_are_refused(tmp_path):

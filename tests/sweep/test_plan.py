@@ -175,6 +175,10 @@ def test_limits_of_the_evaluation_are_found_beside_the_file(tmp_path):
       {"method": ["cat"], "grid": {"env.termination.kappa": [2]}},
       "Method 'cat' does not use --env.termination.kappa",
     ),
+    (
+      {"grid": {"agent.policy.init-std": ["9" * 300]}},
+      "999' is too long for a folder's name: give its values as 'overrides' of a block",
+    ),
     ({"feasibility": "cap"}, "unknown key 'feasibility'"),
     ({"blind": "yes"}, "'blind' must be true or false, not 'yes'"),
     ({"seed": True}, "'seed' must be whole numbers, not 'True'"),

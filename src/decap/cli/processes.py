@@ -89,10 +89,10 @@ def check_devices(number: int, device: str) -> None:
   """Refuse more processes than there are GPUs, or cores."""
   if device == "cpu":
     have, what = machine.available_cpus(), "cores"
-  elif device != "cuda:0":
-    raise UserError(f"--gpus takes GPUs from 0 on; leave out --device {device}.")
   else:
     have, what = machine.num_gpus(), "GPUs"
+    if number > 1 and device != "cuda:0":
+      raise UserError(f"--gpus takes GPUs from 0 on; leave out --device {device}.")
   if not 1 <= number <= have:
     raise UserError(f"--gpus must be between 1 and {have}, the {what} here.")
 

@@ -82,9 +82,10 @@ class TrainArgs(types.Simulating):
       raise UserError(
         "--threads is for C MuJoCo: --device cpu, and not --backend warp."
       )
-    if Path(self.run_name).name != self.run_name or len(self.run_name) > 100:
+    label, most = self.run_name, runs.LONGEST_LABEL
+    if Path(label).name != label or len(label) > most:
       raise UserError(
-        f"--run-name must be a plain name, at most 100 letters, not '{self.run_name}'."
+        f"--run-name must be a plain name, at most {most} letters, not '{label}'."
       )
     if self.logger == "wandb":
       machine.check_installed("wandb", "--logger wandb")

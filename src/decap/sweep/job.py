@@ -105,7 +105,7 @@ def train_command(job: Job, plan: Plan) -> list[str]:
   if folder is not None and _latest_iteration(folder):
     options["resume"], overrides = folder, ()
     # The file may have become shorter since.
-    options["iterations"] = max(spec.iterations or 0, _latest_iteration(folder))
+    options["iterations"] = max(job.run.iterations, _latest_iteration(folder))
   else:
     names = ("task", "method", "seed", "num_envs")
     options |= {name.replace("_", "-"): getattr(spec, name) for name in names}
