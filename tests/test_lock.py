@@ -1,5 +1,7 @@
 """One run, one writer: live locks are refused, those of dead processes taken over."""
 
+import errno
+import os
 import subprocess
 import sys
 import textwrap
@@ -60,3 +62,13 @@ def test_an_error_inside_releases_it(tmp_path):
 def test_a_folder_that_is_not_there_is_named(tmp_path):
   with pytest.raises(UserError, match="No such file"), one_writer(tmp_path / "gone"):
     pass
+
+
+def test_a_full_disk_locks_too(tmp_path, monkeypatch):
+  def full(*_):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+  monkeypatch.setattr(os, "pwrite", full)
+  with one_writer(tmp_path), pytest.raises(UserError, match="by another process"):
+    with one_writer(tmp_path):
+      pass

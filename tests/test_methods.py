@@ -197,6 +197,18 @@ AID = "--agent.algorithm.feasibility"
       "--agent.algorithm.entropy-iterations has no effect beside entropy-final None",
     ),
     (
+      (f"{AID}.fade=0.9", f"{AID}.target=None"),
+      f"{AID}.fade has no effect beside target None",
+    ),
+    (
+      ("--agent.algorithm.desired-kl=0.02",),
+      "--agent.algorithm.desired-kl has no effect beside schedule fixed",
+    ),
+    (
+      ("--agent.algorithm.rate-final=0.1", "--agent.algorithm.schedule=adaptive"),
+      "--agent.algorithm.rate-final has no effect beside schedule adaptive",
+    ),
+    (
       ("--env.constraints.joint_vel.p_max", "0.4"),
       "--env.constraints.joint-vel.p-max has no effect beside the p-max of body",
     ),
@@ -304,3 +316,9 @@ def test_a_misspelt_option_gets_a_hint_at_one_that_the_method_uses(
     check_options(get_method(method), [option, "3"])
   option = option.replace("_", "-")
   assert str(found.value) == f"Method '{method}' does not use {option}{hint}."
+
+
+def test_a_barrier_that_is_off_has_no_shape():
+  overrides = ("--env.termination.barrier=False", "--env.termination.kappa=3")
+  with pytest.raises(UserError, match="kappa has no effect beside barrier False"):
+    _configs("decap-exact", overrides=overrides)

@@ -45,7 +45,7 @@ def read_yaml(path: str | Path, what: str) -> Any:
   import yaml
 
   try:
-    return yaml.safe_load(Path(path).read_text())
+    return yaml.safe_load(Path(path).read_text("utf-8"))
   except OSError as error:
     raise UserError(f"Cannot read the {what} {path}: {error.strerror}.") from error
   except (yaml.YAMLError, UnicodeDecodeError) as error:
@@ -56,8 +56,8 @@ def read_yaml(path: str | Path, what: str) -> Any:
 def check_writable(folder: str | Path) -> None:
   """Raise if files cannot be written below `folder`, without leaving any there."""
   target = Path(folder)
-  ancestor = next(p for p in (target, *target.absolute().parents) if p.exists())
   try:
+    ancestor = next(p for p in (target, *target.absolute().parents) if p.exists())
     with tempfile.NamedTemporaryFile(dir=ancestor, prefix=".decap-") as probe:
       probe.write(b"\0" * 4096)
       probe.flush()

@@ -55,8 +55,9 @@ def _write_holder(descriptor: int) -> None:
     "computer": platform.node(),
     "since": datetime.now().isoformat(" ", "seconds"),
   }
-  os.ftruncate(descriptor, 0)
-  os.pwrite(descriptor, json.dumps(holder).encode(), 0)
+  with contextlib.suppress(OSError):  # A full disk locks as well.
+    os.ftruncate(descriptor, 0)
+    os.pwrite(descriptor, json.dumps(holder).encode(), 0)
 
 
 def _holder(path: Path) -> str:

@@ -70,7 +70,7 @@ def _smoothness_rewards(env: ConstrainedEnvCfg, agent: AgentCfg) -> None:
   from mjlab.envs import mdp
   from mjlab.managers import RewardTermCfg
 
-  env.rewards["action_rate_l2"] = RewardTermCfg(func=mdp.action_rate_l2, weight=-0.01)
+  _whole_body_rl(env, agent)
   env.rewards["action_acc_l2"] = RewardTermCfg(func=mdp.action_acc_l2, weight=-0.05)
 
 

@@ -7,11 +7,10 @@ that description; nothing is unpickled. Importing this file is cheap.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import enum
+import errno
 import hashlib
-import io
 import json
 import math
 import os
@@ -23,11 +22,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from decap.errors import UserError, box_sentence, check_known
+from decap.errors import UserError, check_known
 from decap.files import read_yaml, write_text
 from decap.methods import get_method
 from decap.options.configs import check_values
 from decap.options.overrides import check_effects, check_options
+from decap.options.reading import ask_tyro
 from decap.rl import checkpoint_files
 
 if TYPE_CHECKING:
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
   from decap.rl.config import AgentCfg
 
 RUN_FILE = "params/run.json"
+LONGEST_LABEL = 200
+"""Names of files have 255 letters; task, method, seed and time are some of them."""
 
 
 @dataclass(frozen=True)
@@ -178,21 +180,16 @@ def run_folder(run: str | Path) -> Path:
 
 
 def default_run_folder(root: str | Path, spec: RunSpec, label: str = "") -> Path:
-  """``<root>/<task>/<timestamp>_<method>_s<seed>[_label]``, not yet existing."""
+  """``<root>/<task>/<timestamp>_<method>_s<seed>[_label]``."""
   stamp = datetime.now().strftime("%Y-%m-%d_%H-%M-%S")
   name = f"{stamp}_{spec.method}_s{spec.seed}" + (f"_{label}" if label else "")
-  folder = Path(root) / spec.task / name
-  count = 2
-  while folder.exists():
-    folder = folder.with_name(f"{name}_{count}")
-    count += 1
-  return folder
+  return Path(root) / spec.task / name
 
 
 def create_run_folder(
   folder: Path, spec: RunSpec, env: ConstrainedEnvCfg, agent: AgentCfg
-) -> None:
-  """Create a run folder with its params, in one move."""
+) -> Path:
+  """Create a run folder with its params, in one move; a number makes its name new."""
   import yaml
 
   try:
@@ -204,7 +201,16 @@ def create_run_folder(
         text = yaml.safe_dump(plain(config), sort_keys=False)
         (fresh / "params" / f"{name}.yaml").write_text(text)
       write_spec(fresh, spec)
-      os.replace(fresh, folder)
+      count, stem = 1, folder.name
+      while True:
+        try:
+          os.replace(fresh, folder)
+          return folder
+        except OSError as error:
+          if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
+            raise
+          count += 1
+          folder = folder.with_name(f"{stem}_{count}")
   except OSError as error:
     raise UserError(
       f"Cannot create the run folder {folder}: {error.strerror}."
@@ -257,23 +263,14 @@ def _apply_overrides(
   if not overrides:
     return env, agent
   import mjlab
-  import tyro
 
   both: dict[str, Any] = {"env": env, "agent": agent}
   named = [n for n in both if any(o.startswith(f"--{n}.") for o in overrides)]
   configs = dataclasses.make_dataclass("Configs", [(n, type(both[n])) for n in named])
   default = configs(*map(both.get, named))
-  messages = io.StringIO()
+  form = {"prog": "decap train", "default": default, "config": mjlab.TYRO_FLAGS}
   try:
-    with contextlib.redirect_stderr(messages), contextlib.redirect_stdout(messages):
-      parsed = tyro.cli(
-        configs, args=overrides, default=default, config=mjlab.TYRO_FLAGS
-      )
-  except SystemExit as error:
-    if not error.code:  # --help among the overrides.
-      print(messages.getvalue())
-      raise
-    raise UserError(box_sentence(messages.getvalue())) from None
+    parsed = ask_tyro(configs, overrides, **form)
   except ValueError as error:
     raise UserError(f"An override is out of range: {error}") from error
   both |= vars(parsed)

@@ -1,5 +1,7 @@
 """The command line: fast answers, one sentence per mistake, nothing half-written."""
 
+import errno
+import io
 import json
 import os
 import subprocess
@@ -10,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from decap.cli import checks, main
+from decap.cli.list_ import ListArgs
 from decap.errors import UserError, box_sentence
 from decap.methods import METHODS
 from decap.options.reading import split_overrides
@@ -35,6 +38,32 @@ def test_an_output_folder_that_takes_no_files_is_refused(capsys, tmp_path):
   argv = ["train", "--task", "g1-flat", "--log-root", "/proc/decap"]
   assert "Cannot write to the output folder /proc/decap" in _fails(capsys, *argv)
   assert [p.name for p in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_disk_that_fails_gets_one_sentence(capsys, monkeypatch):
+  def full(self):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+  monkeypatch.setattr(ListArgs, "run", full)
+  assert _fails(capsys, "list") == "decap: No space left on device."
+
+
+def test_a_screen_without_unicode_ends_nothing(monkeypatch):
+  screen = io.TextIOWrapper(io.BytesIO(), "ascii")
+  monkeypatch.setattr(sys, "stdout", screen)
+  monkeypatch.setattr(ListArgs, "run", lambda _: print("Loading …", flush=True))
+  assert main(["list"]) == 0
+  assert screen.buffer.getvalue() == b"Loading ?\n"
+
+
+def test_a_narrow_terminal_breaks_no_option(capsys, monkeypatch):
+  monkeypatch.setenv("COLUMNS", "30")
+  monkeypatch.setattr(sys, "argv", [f"/home/{'user' * 20}/decap"])
+  override = "--agent.algorithm.gradient-penalty-coef"
+  assert main(["train", "--task", "g1-flat", "--device", "cpu", override, "3"]) == 2
+  sentence = capsys.readouterr().err
+  assert f"Unrecognized options: {override}" in sentence and "user" not in sentence
+  assert os.environ["COLUMNS"] == "30"
 
 
 def test_a_full_gpu_gets_one_sentence():

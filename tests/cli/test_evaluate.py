@@ -147,7 +147,7 @@ def test_a_policy_for_another_robot_is_refused(folder, capsys):
 @pytest.mark.parametrize("command", ["evaluate", "profile"])
 def test_a_gpu_that_torch_cannot_use_is_told(command, capsys, tmp_path, monkeypatch):
   monkeypatch.chdir(tmp_path)
-  monkeypatch.setattr(machine, "_num_gpus", lambda: 1)
+  monkeypatch.setattr(machine, "num_gpus", lambda: 1)
   monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
   assert main([command, "stand", "--device", "cuda:0"]) == 2
   assert "cannot use the GPU; install a build with CUDA" in capsys.readouterr().err

@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from decap.cli import main
+from decap.cli import main, processes
 from decap.cli import train as training_of
+from decap.errors import UserError
+from decap.options import machine
 from decap.rl import checkpoint, checkpoint_files
 from decap.runs import RunSpec
 
@@ -34,6 +36,28 @@ def test_a_system_that_does_not_say_which_cores_are_ours_has_all(capsys, monkeyp
   monkeypatch.setattr(os, "cpu_count", lambda: 3)
   assert main([*TRAIN, "--gpus", "4"]) == 2
   assert "--gpus must be between 1 and 3, the cores here." in capsys.readouterr().err
+
+
+def test_mistakes_are_told_before_processes_start(capsys, monkeypatch):
+  monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+  monkeypatch.delattr(processes, "launch")
+  two = [*TRAIN, "--gpus", "2"]
+  assert main([*two, "--limits", "nowhere"]) == 2
+  assert "Cannot read the limits file nowhere" in capsys.readouterr().err
+  assert main(["train", "--device", "cpu", "--gpus", "2", "--resume", "nowhere"]) == 2
+  assert "There is no run folder" in capsys.readouterr().err
+
+
+def test_several_gpus_are_all_of_them_from_the_first_on():
+  with pytest.raises(
+    UserError, match="--gpus takes GPUs from 0 on; leave out --device"
+  ):
+    processes.check_devices(2, "cuda:1")
+
+
+def test_one_gpu_may_be_any(monkeypatch):
+  monkeypatch.setattr(machine, "num_gpus", lambda: 2)
+  processes.check_devices(1, "cuda:1")
 
 
 def test_processes_that_differ_are_refused(tmp_path):

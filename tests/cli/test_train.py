@@ -1,5 +1,6 @@
 """From the command line to a policy."""
 
+import errno
 import json
 import os
 import signal
@@ -10,6 +11,7 @@ import pytest
 import torch
 import yaml
 
+from decap import provenance, runs
 from decap.cli import main
 from decap.deploy.bundle import load_bundle
 from decap.errors import UserError
@@ -165,6 +167,32 @@ def test_a_run_without_a_checkpoint_leaves_no_folder(tmp_path, monkeypatch, caps
   assert main(["train", *options, *SMALL]) == 2
   assert "No space left on device" in capsys.readouterr().err
   assert not list((tmp_path / "g1-flat").iterdir())
+
+
+def test_a_disk_that_fills_up_leaves_no_folder(tmp_path, monkeypatch, capsys):
+  def full(*_):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+  monkeypatch.setattr(provenance, "remember", full)
+  options = ["--task", "g1-flat", "--device", "cpu", "--num-envs", "2"]
+  assert main(["train", *options, "--log-root", str(tmp_path), *SMALL]) == 2
+  assert capsys.readouterr().err == "decap: No space left on device.\n"
+  assert not list((tmp_path / "g1-flat").iterdir())
+
+
+def test_runs_that_start_in_the_same_second_have_folders_of_their_own(
+  own_run, monkeypatch
+):
+  """A command and the same with another override, both in the background."""
+  history = (own_run / provenance.HISTORY_FILE).read_text()
+  (own_run.with_name(f"{own_run.name}_2") / "params").mkdir(parents=True)
+  monkeypatch.setattr(runs, "default_run_folder", lambda *_: own_run)
+  options = ["--task", "g1-flat", "--device", "cpu", "--num-envs", "2"]
+  assert main(["train", *options, "--iterations", "1", *SMALL]) == 0
+  assert (own_run / provenance.HISTORY_FILE).read_text() == history
+  other = own_run.with_name(f"{own_run.name}_3")
+  assert checkpoint_files.resolve(other).name == "model_1.pt"
+  assert "resumed_by" not in (other / provenance.HISTORY_FILE).read_text()
 
 
 def test_a_limit_of_an_unknown_group_is_refused(tmp_path, capsys):

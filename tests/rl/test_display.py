@@ -3,7 +3,10 @@
 import io
 from contextlib import redirect_stdout
 
-from decap.rl.display import PlainDisplay, Status
+import pytest
+from rich.live import Live
+
+from decap.rl.display import PlainDisplay, Status, make_display
 
 
 def shown(log) -> str:
@@ -20,3 +23,13 @@ def test_a_line_says_how_much_of_delta_is_applied():
   )
   nothing = {"Constraint/delta": 0.0, "Constraint/delta_applied": 0.0}
   assert "  δ̄ 0.000  applied 0.00%  " in shown(nothing)
+
+
+@pytest.mark.parametrize("terminal, live", [("xterm", True), ("dumb", False)])
+def test_a_terminal_that_cannot_move_its_cursor_has_lines(terminal, live, monkeypatch):
+  """rich draws nothing there until the end."""
+  monkeypatch.setenv("TERM", terminal)
+  with redirect_stdout(io.StringIO()) as stream:
+    stream.isatty = lambda: True
+    with make_display(lambda: None, lambda panel: panel) as found:
+      assert isinstance(found, Live) == live

@@ -134,6 +134,19 @@ def test_a_run_that_fails_by_itself_is_not_started_again(commands):
   assert "no such robot" in scheduler.jobs[0].note
 
 
+def test_a_later_sweep_starts_what_failed_again(commands):
+  make_scheduler(commands).step()
+  left(commands, "7_0", "Traceback …\nRuntimeError: training: no such robot")
+  (commands / "states").write_text("7_0 FAILED\n7_1 PENDING\n")
+  first = make_scheduler(commands)
+  assert first.step()
+  assert [job.state for job in first.jobs] == ["failed", "waiting"]
+  again = make_scheduler(commands)
+  assert again.step()
+  assert [job.state for job in again.jobs] == ["waiting", "waiting"]
+  assert again._display.lines == ["Submitted job 8."]
+
+
 def test_a_cluster_that_does_not_answer_ends_nothing(commands):
   scheduler = make_scheduler(commands)
   scheduler.step()
@@ -174,8 +187,10 @@ def test_resources_are_options_of_sbatch():
   plan = make_plan({**DATA, "cluster": {**section, "memory": 64}})
   found = plan.resources.submitit("cuda", 3)
   assert found["gres"] == "gpu:h100:2"
-  assert (found["time"], found["mem"], found["array_parallelism"]) == (90, "64G", 3)
+  assert (found["time"], found["mem"], found["array_parallelism"]) == (90, "65536M", 3)
   assert found["srun_args"] == ["--cpus-per-task=8"]
+  # SLURM takes no fractions.
+  assert Resources(memory=1.5).submitit("cpu", 1)["mem"] == "1536M"
   assert "gres" not in Resources().submitit("cpu", 1)
   # Two GPUs of a run train together; on this machine a run has one.
   job = cluster.Job(plan.runs[0], Path())
@@ -191,6 +206,7 @@ def test_resources_are_options_of_sbatch():
     ({"gpus": 0}, "'gpus' must be at least 1, not 0"),
     ({"time": "long"}, "'long' is no duration"),
     ({"nodes": 2}, "unknown key 'nodes'"),
+    ({"time": "2m"}, "'grace' must be shorter than 'time'"),
     ([1], "'cluster' must map options to values"),
   ],
 )
@@ -218,6 +234,16 @@ def test_without_slurm_it_ends_at_once(tmp_path, monkeypatch, capsys):
   monkeypatch.setenv("PATH", "")
   assert main(["sweep", "six.yaml", "--cluster", "slurm"]) == 2
   assert "there is no 'sbatch' here" in capsys.readouterr().err
+
+
+def test_a_device_that_no_cluster_has_is_refused(commands, monkeypatch, capsys):
+  monkeypatch.chdir(commands)
+  Path("six.yaml").write_text(SIX)
+  words = ["sweep", "six.yaml", "--cluster", "slurm", "--device"]
+  for device in ("gpu", "cuda:1"):
+    assert main([*words, device]) == 2
+    sentence = f"On a cluster the device is auto, cpu or cuda, not '{device}'"
+    assert sentence in capsys.readouterr().err
 
 
 @pytest.fixture

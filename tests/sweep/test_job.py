@@ -4,9 +4,11 @@ import errno
 import io
 import json
 import os
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
+from rich.live import Live
 
 from decap.errors import UserError
 from decap.evaluation.protocol import Protocol, file_names
@@ -159,6 +161,25 @@ def test_commands_start_and_continue(tmp_path):
   ]
 
 
+def test_a_run_that_is_beyond_a_shorter_file_gets_its_bundle(tmp_path):
+  """Killed at iteration 12, before the file was made to ask for 10."""
+  job = make_job(tmp_path)
+  folder = make_folder(job, 12, iterations=20)
+  (folder / "policy" / "policy.json").unlink()
+  state, command = job.next_stage(Plan(runs=(job.run,), device="cpu"))
+  assert state == "training"
+  assert command[-4:] == ["--iterations", "12", "--resume", str(folder)]
+
+
+def test_runs_at_work_are_on_the_screen_however_many_there_are(tmp_path):
+  jobs = [make_job(tmp_path, seed=seed) for seed in range(30)]
+  jobs[-1].state = "training"
+  console = Console(width=120, height=10, file=io.StringIO(), force_terminal=True)
+  with Live(auto_refresh=False, console=console) as live:
+    display.LiveBoard(live).update(jobs)
+    assert "g1-flat_decap_s29" in console.file.getvalue()
+
+
 def test_an_evaluation_gets_the_options_that_have_values(tmp_path):
   job = make_job(tmp_path)
   folder = make_folder(job, 10)
@@ -222,6 +243,19 @@ def test_a_run_that_cannot_be_started_stops_no_other(tmp_path, monkeypatch, caps
   scheduler.work()
   assert [job.state for job in scheduler.jobs] == ["failed", "failed"]
   assert "it cannot be started: No space left on device" in capsys.readouterr().out
+
+
+def test_a_run_that_was_killed_is_told_apart_from_what_it_printed_last(tmp_path):
+  job = make_job(tmp_path)
+  plan = Plan(runs=(job.run,), device="cpu", jobs=1)
+  scheduler = LocalScheduler(plan, tmp_path, {}, 0, display.PlainBoard())
+  (tmp_path / "logs").mkdir()
+  job.log_file.write_text("  7/10  reward 3.25  left 0:01:00\n")
+  killed = SimpleNamespace(poll=lambda: -9, told=0, cpus=frozenset())
+  scheduler._processes[job.run.name] = killed
+  job.state = "training"
+  scheduler._watch(job, killed)
+  assert job.note == "training: killed by signal 9"
 
 
 def test_jobs_divide_the_cores_of_a_cpu():

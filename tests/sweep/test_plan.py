@@ -132,7 +132,7 @@ def test_evaluation_options():
 
 def test_an_evaluation_is_read_once_and_asks_nothing_of_a_login_node(monkeypatch):
   monkeypatch.setattr(machine, "_available_memory", lambda: 10**6)
-  monkeypatch.setattr(machine, "_num_gpus", lambda: 0)
+  monkeypatch.setattr(machine, "num_gpus", lambda: 0)
   plan = make_plan({**BASE, "evaluate": {"envs": 512, "disturbed": True}})
   monkeypatch.setattr(sections, "read", None)
   assert plan.evaluation_label("g1-flat") == "disturbed"
@@ -174,6 +174,10 @@ def test_limits_of_the_evaluation_are_found_beside_the_file(tmp_path):
     (
       {"method": ["cat"], "grid": {"env.termination.kappa": [2]}},
       "Method 'cat' does not use --env.termination.kappa",
+    ),
+    (
+      {"grid": {"agent.policy.init-std": ["9" * 300]}},
+      "999' is too long for a folder's name: give its values as 'overrides' of a block",
     ),
     ({"feasibility": "cap"}, "unknown key 'feasibility'"),
     ({"blind": "yes"}, "'blind' must be true or false, not 'yes'"),

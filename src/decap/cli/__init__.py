@@ -7,7 +7,9 @@ most often are checked first, and only then does a command import what it needs.
 
 from __future__ import annotations
 
+import errno
 import importlib
+import io
 import sys
 from collections.abc import Sequence
 
@@ -42,11 +44,21 @@ TRAINING_PACKAGES = (
 """Top-level modules that come with ``decap[train]`` only."""
 
 
+SURROUNDINGS = (
+  *(errno.EACCES, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.ENAMETOOLONG),
+  errno.EIO,
+)
+"""What a disk may say of any file, at any time."""
+
+
 def main(argv: Sequence[str] | None = None) -> int:
   """Run one command; returns the exit code.
 
   0, 1 for a training that diverged, 2 for a user's error, 130 for Ctrl-C.
   """
+  for stream in (sys.stdout, sys.stderr):
+    if isinstance(stream, io.TextIOWrapper):
+      stream.reconfigure(errors="replace")  # Not every terminal has a δ.
   try:
     return _run(list(sys.argv[1:] if argv is None else argv))
   except UserError as error:
@@ -58,6 +70,12 @@ def main(argv: Sequence[str] | None = None) -> int:
   except BrokenPipeError:  # The reader of our output, `head` for example, has left.
     sys.stderr.close()
     return 0
+  except OSError as error:
+    if error.errno not in SURROUNDINGS:
+      raise
+    what = f"Cannot use {error.filename}: " if error.filename else ""
+    print(f"decap: {what}{error.strerror}.", file=sys.stderr)
+    return 2
 
 
 def parse(argv: Sequence[str]) -> Args:

@@ -90,9 +90,9 @@ def check_devices(number: int, device: str) -> None:
   if device == "cpu":
     have, what = machine.available_cpus(), "cores"
   else:
-    import torch
-
-    have, what = torch.cuda.device_count(), "GPUs"
+    have, what = machine.num_gpus(), "GPUs"
+    if number > 1 and device != "cuda:0":
+      raise UserError(f"--gpus takes GPUs from 0 on; leave out --device {device}.")
   if not 1 <= number <= have:
     raise UserError(f"--gpus must be between 1 and {have}, the {what} here.")
 

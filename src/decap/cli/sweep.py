@@ -118,6 +118,10 @@ def _place_there(plan: Plan, parallel: int | None) -> None:
   """On what the section `cluster` asks for; nodes check what they have."""
   machine.check_installed("submitit", "--cluster slurm")
   cluster.check_slurm()
+  if plan.device not in ("auto", "cpu", "cuda"):
+    raise UserError(
+      f"On a cluster the device is auto, cpu or cuda, not '{plan.device}'."
+    )
   device, runs = "cpu" if plan.device == "cpu" else "cuda", len(plan.runs)
   machine.check_backend(plan.backend, device)
   plan.settle(device, min(parallel or plan.resources.parallel or runs, runs))
@@ -164,6 +168,6 @@ def _compare(plan: Plan, root: Path, jobs: list[Job]) -> int:
     command += ["--label", plan.evaluation_label(task), "--format", "markdown"]
     code = subprocess.call([*command, "--output", str(output)])
     if code == 0:
-      print(output.read_text())
+      print(output.read_text("utf-8"))
     failed |= code
   return failed

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import arg
 
@@ -82,8 +82,11 @@ class TrainArgs(types.Simulating):
       raise UserError(
         "--threads is for C MuJoCo: --device cpu, and not --backend warp."
       )
-    if Path(self.run_name).name != self.run_name:
-      raise UserError(f"--run-name must be a plain name, not '{self.run_name}'.")
+    label, most = self.run_name, runs.LONGEST_LABEL
+    if Path(label).name != label or len(label) > most:
+      raise UserError(
+        f"--run-name must be a plain name, at most {most} letters, not '{label}'."
+      )
     if self.logger == "wandb":
       machine.check_installed("wandb", "--logger wandb")
     if not (self.task or self.resume):
@@ -93,8 +96,6 @@ class TrainArgs(types.Simulating):
     """Check everything that can be checked early, then train."""
     if self.gpus is not None:
       processes.check_devices(self.gpus, self.device)
-      processes.check_share(self.num_envs, self.gpus)
-      return processes.launch(self.gpus, self.argv)
     if self.resume:
       processes.check_seen(self.resume)
       spec, resume = _continued(self)
@@ -104,6 +105,9 @@ class TrainArgs(types.Simulating):
       spec, resume = new_spec(self), None
       check_writable(self.log_root)
       folder = runs.default_run_folder(self.log_root, spec, self.run_name)
+    if self.gpus is not None:
+      processes.check_share(spec.num_envs, self.gpus)
+      return processes.launch(self.gpus, self.argv)
     with (
       checks.explained_memory(self.device),
       processes.joined(self, spec) as share,
@@ -186,8 +190,15 @@ def train(
     checks.announce_imports(options.device, options.backend)
     start = _start(spec, folder, resume)
     env_cfg, agent_cfg = _checked_configs(share or spec, options)
+    made_by = provenance.made_by(folder if resume else None)
     runner = _make_runner(
-      spec, env_cfg, agent_cfg, folder if writes else None, options, on_iteration
+      spec,
+      env_cfg,
+      agent_cfg,
+      folder if writes else None,
+      options,
+      on_iteration,
+      made_by,
     )
     if start:
       (runner.resume if resume else runner.init_from)(start)
@@ -195,12 +206,13 @@ def train(
       if resume:
         runs.write_spec(folder, spec)
       else:
-        runs.create_run_folder(folder, spec, env_cfg, agent_cfg)
+        folder = runs.create_run_folder(folder, spec, env_cfg, agent_cfg)
+        runner.run_dir = folder
         writer.enter_context(one_writer(folder))
-      provenance.remember(folder, runner.info["policy"]["made_by"], runner.iteration)
+      writer.enter_context(_no_empty_folder(folder))
+      provenance.remember(folder, made_by, runner.iteration)
       what = f"Training {spec.method} on {spec.task}, seed {spec.seed}"
       print(f"{what}: {folder}", flush=True)
-      writer.enter_context(_no_empty_folder(folder))
     finished = runner.learn()
     runner.env.close()
     if writes:
@@ -263,6 +275,7 @@ def _make_runner(
   folder: Path | None,
   options: TrainArgs,
   on_iteration: OnIteration | None,
+  made_by: dict[str, Any],
 ) -> Runner:
   """Environment and runner of a method, with their config errors as sentences."""
   from mjlab.utils.torch import configure_torch_backends
@@ -277,8 +290,7 @@ def _make_runner(
   robot, cfg = TASKS[spec.task].describe(), copy.deepcopy(env_cfg)
   configure_torch_backends()
   env = make_env(env_cfg, *place, verbose=options.verbose)
-  made_by = {"made_by": provenance.made_by(folder)}
-  description = describe(env, spec, agent_cfg) | made_by
+  description = describe(env, spec, agent_cfg) | {"made_by": made_by}
   try:
     return Runner(
       env,
@@ -298,7 +310,7 @@ def _no_empty_folder(folder: Path) -> Iterator[None]:
   """A run that ends before its first checkpoint leaves nothing to go on with."""
   try:
     yield
-  except (KeyboardInterrupt, UserError):
+  except BaseException:
     if not checkpoint_files.list_checkpoints(folder):
       shutil.rmtree(folder, ignore_errors=True)
     raise

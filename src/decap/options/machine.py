@@ -30,7 +30,7 @@ def check_num_envs(num_envs: int | None, device: str) -> None:
 
 def check_device(device: str) -> str:
   """Resolve ``auto`` and make sure that a GPU that was asked for is there."""
-  gpus = _num_gpus()
+  gpus = num_gpus()
   if device == "auto":
     return "cuda:0" if gpus else "cpu"
   if device == "cpu":
@@ -89,7 +89,7 @@ def check_renderer(*, draws: bool = False) -> None:
   os.environ["MUJOCO_GL"] = name  # Before MuJoCo is imported.
 
 
-def _num_gpus() -> int:
+def num_gpus() -> int:
   """Number of NVIDIA GPUs by CUDA's driver; importing torch would take seconds.
 
   Not by NVML, which also counts those that CUDA_VISIBLE_DEVICES hides.

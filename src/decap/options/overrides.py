@@ -12,10 +12,11 @@ if TYPE_CHECKING:
   from decap.methods import Method
   from decap.rl.config import AgentCfg
 
+AID = "agent.algorithm.feasibility"
 METHOD_OPTIONS = (
   "env.termination.*",
   "env.groups.*.p-max",
-  "agent.algorithm.feasibility.*",
+  f"{AID}.*",
   "agent.algorithm.survival",
   "agent.algorithm.reward-rule",
   "agent.algorithm.p-max-ramp",
@@ -59,20 +60,22 @@ def check_effects(
   env: ConstrainedEnvCfg, agent: AgentCfg, overrides: list[str]
 ) -> None:
   """Refuse overrides that other settings leave without effect."""
-  aid, scale_floor_abs = agent.algorithm.feasibility, env.termination.scale_floor_abs
+  ppo, termination = agent.algorithm, env.termination
+  aid, fixed = ppo.feasibility, ppo.schedule == "fixed"
+  untold = aid and aid.target is None and "target None"
+  no_barrier = not termination.barrier and "barrier False"
   idle = {
-    "env.termination.scale-floor": scale_floor_abs is not None and "scale-floor-abs",
-    "agent.algorithm.feasibility.shrink": aid
-    and aid.quantile is None
-    and "quantile None",
-    **{
-      f"agent.algorithm.feasibility.{name}": aid
-      and aid.target is None
-      and "target None"
-      for name in ("keep", "rate", "tolerance", "budget-range")
-    },
-    "agent.algorithm.entropy-iterations": agent.algorithm.entropy_final is None
+    "env.termination.scale-floor": termination.scale_floor_abs is not None
+    and "scale-floor-abs",
+    "env.termination.rho": no_barrier,
+    "env.termination.kappa": no_barrier,
+    f"{AID}.shrink": aid and aid.quantile is None and "quantile None",
+    **{f"{AID}.{name}": untold for name in ("keep", "rate", "tolerance", "fade")},
+    f"{AID}.budget-range": untold,
+    "agent.algorithm.entropy-iterations": ppo.entropy_final is None
     and "entropy-final None",
+    "agent.algorithm.desired-kl": fixed and "schedule fixed",
+    "agent.algorithm.rate-final": not fixed and "schedule adaptive",
   }
   for name, term in env.constraints.items():
     option = f"env.constraints.{name}.p-max".replace("_", "-")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import io
+import os
 import re
 from collections.abc import Sequence
 from types import NoneType
@@ -17,6 +18,7 @@ from decap.errors import UserError, box_sentence, closest, suggest
 from decap.options.args import Args, fields_of, metadata
 
 C = TypeVar("C", bound=Args)
+T = TypeVar("T")
 
 KINDS = {int: ("a whole number", "whole numbers"), float: ("a number", "numbers")}
 
@@ -79,20 +81,34 @@ def _parse(cls: type[C], argv: list[str], command: str, description: str) -> C:
         f"Unknown option '{token}' of '{command}'{suggest(option, types)}."
       )
     values = given[option] = [value] if equals else []
-  errors, about = io.StringIO(), " ".join((cls.__doc__ or "").split())
+  about = f"{description[:1].upper()}{description[1:]}. {cls.__doc__ or ''}"
+  form = (tyro.conf.FlagCreatePairsOff,)
+  try:
+    return ask_tyro(
+      cls, argv, prog=command, description=" ".join(about.split()), config=form
+    )
+  except UserError as error:
+    raise UserError(_sentence(str(error), given, types, command)) from None
+
+
+def ask_tyro(cls: type[T], argv: Sequence[str], **options: Any) -> T:
+  """What tyro makes of arguments; what it cannot read is the one sentence that matters."""
+  import tyro
+
+  errors, width = io.StringIO(), os.environ.get("COLUMNS")
+  if not {"-h", "--help"} & set(argv):
+    os.environ["COLUMNS"] = "80"  # Narrower boxes break words.
   try:
     with contextlib.redirect_stderr(errors):
-      return tyro.cli(
-        cls,
-        args=argv,
-        prog=command,
-        description=f"{description[:1].upper()}{description[1:]}. {about}",
-        config=(tyro.conf.FlagCreatePairsOff,),
-      )
+      return tyro.cli(cls, args=argv, **options)
   except SystemExit as error:
     if not error.code:  # --help
       raise
-    raise UserError(_sentence(errors.getvalue(), given, types, command)) from None
+    raise UserError(box_sentence(errors.getvalue())) from None
+  finally:
+    os.environ.pop("COLUMNS", None)
+    if width is not None:
+      os.environ["COLUMNS"] = width
 
 
 def option_types(cls: type) -> dict[str, Any]:
@@ -115,7 +131,6 @@ def _sentence(
   text: str, given: dict[str, list[str]], types: dict[str, Any], command: str
 ) -> str:
   """What is wrong with the argument that tyro names, by what stands after options."""
-  text = box_sentence(text)
   see = f"(see '{command} --help')"
   if found := re.search(r"Unrecognized options: ([^\s,]+)", text):
     return f"Unknown argument '{found[1].strip('.')}' of '{command}' {see}."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -89,8 +90,8 @@ class LiveDisplay(LivePanel):
 
 @contextlib.contextmanager
 def make_display(plain: Callable[[], D], live: Callable[[Any], D]) -> Iterator[D]:
-  """Live, in a panel of rich, on a terminal; plain lines otherwise."""
-  if not sys.stdout.isatty():
+  """Live, in a panel of rich, on a terminal that it can draw on; plain lines otherwise."""
+  if not sys.stdout.isatty() or os.environ.get("TERM") in ("dumb", "unknown"):
     yield plain()
     return
   from rich.live import Live

@@ -143,6 +143,7 @@ class ClusterScheduler(Scheduler):
     if job.state == "done":
       return
     del self._ids[job.run.name]
+    self._remember()  # A later sweep starts anew what is told to have failed here.
     started, error = _remains(self._root, identity)
     if state == "CANCELLED":
       job.state, job.note = "stopped", f"job {identity} was cancelled"
@@ -187,10 +188,13 @@ class ClusterScheduler(Scheduler):
         f"SLURM refuses the jobs: {(reason or [str(error)])[-1]}"
       ) from None
     self._ids.update(zip((job.run.name for job in jobs), ids, strict=True))
-    known = {"jobs": self._ids, "restarts": self._restarts}
-    write_text(self._root / JOBS_FILE, json.dumps(known, indent=2) + "\n")
+    self._remember()
     what = f"jobs {ids[0]} to {ids[-1]}" if len(ids) > 1 else f"job {ids[0]}"
     self._display.message(f"Submitted {what}.")
+
+  def _remember(self) -> None:
+    known = {"jobs": self._ids, "restarts": self._restarts}
+    write_text(self._root / JOBS_FILE, json.dumps(known, indent=2) + "\n")
 
 
 def refuse_if_at_work(root: Path) -> None:

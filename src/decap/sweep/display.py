@@ -111,7 +111,9 @@ class LiveBoard(LivePanel):
     # Reading every file is cheap, but need not happen at every poll.
     if time.monotonic() >= self._next:
       self._next = time.monotonic() + 2.0
-      self.live.update(table(jobs), refresh=True)
+      # A screen shows the first rows of many.
+      at_work = sorted(jobs, key=lambda j: j.state not in ("training", "evaluating"))
+      self.live.update(table(at_work), refresh=True)
 
 
 class PlainBoard(Lines):

@@ -54,10 +54,9 @@ class Job:
 
   def trained(self) -> bool:
     """Whether the run has come to its end, and to the bundle of it."""
-    if self.done_iterations() < self.run.iterations:
-      return False
     folder = self.folder()
-    return folder is not None and (exported(folder) or 0) >= self.run.iterations
+    come = min(_latest_iteration(folder), exported(folder) or 0) if folder else 0
+    return come >= self.run.iterations
 
   def evaluated(self, plan: Plan) -> bool:
     """Whether the newest checkpoint has metrics of the plan's protocol, or a larger."""
@@ -105,6 +104,8 @@ def train_command(job: Job, plan: Plan) -> list[str]:
   }
   if folder is not None and _latest_iteration(folder):
     options["resume"], overrides = folder, ()
+    # The file may have become shorter since.
+    options["iterations"] = max(job.run.iterations, _latest_iteration(folder))
   else:
     names = ("task", "method", "seed", "num_envs")
     options |= {name.replace("_", "-"): getattr(spec, name) for name in names}

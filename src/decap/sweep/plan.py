@@ -23,7 +23,7 @@ from decap.methods import get_method
 from decap.options.args import FINITE, SEED, Args, above, at_least
 from decap.options.overrides import check_options
 from decap.options.types import Backend, Count, Flag, Methods, Tasks
-from decap.runs import RunSpec, read_limits, start_of
+from decap.runs import LONGEST_LABEL, RunSpec, read_limits, start_of
 from decap.sweep.sections import Time, as_list, keys, read_section, seconds, tokens
 from decap.tasks import CPU_NUM_ENVS, ITERATIONS, NUM_ENVS
 
@@ -75,6 +75,10 @@ class Resources(Args):
   options: Fixed[dict[str, Any]] = field(default_factory=dict)
   """Further options of sbatch."""
 
+  def check(self) -> None:
+    if seconds(self.grace) >= seconds(self.time):
+      raise UserError("--grace must be shorter than --time.")
+
   def submitit(self, device: str, parallel: int) -> dict[str, Any]:
     """Parameters of submitit's SLURM executor, for so many jobs at a time."""
     names = ("partition", "account", "qos", "constraint")
@@ -89,7 +93,7 @@ class Resources(Args):
       "array_parallelism": parallel,
       "setup": list(self.setup) or None,
       "additional_parameters": dict(self.options) or None,
-      "mem": f"{self.memory:g}G" if self.memory else None,
+      "mem": f"{round(1024 * self.memory)}M" if self.memory else None,
       "gres": f"{kind}:{self.gpus}" if device != "cpu" else None,
       **{name: getattr(self, name) for name in names},
     }
@@ -260,6 +264,12 @@ def option_tokens(options: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _check_names(runs: Sequence[PlannedRun]) -> None:
   """Names tell runs apart in logs; on disk their descriptions do, but for the length."""
+  for run in runs:
+    if len(run.label) > LONGEST_LABEL:
+      raise UserError(
+        f"'{run.label}' is too long for a folder's name: give its values as 'overrides' "
+        "of a block with a name."
+      )
   for run, other in itertools.combinations(runs, 2):
     if run.name == other.name:
       raise UserError(

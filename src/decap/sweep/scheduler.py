@@ -106,7 +106,8 @@ class LocalScheduler(Scheduler):
     elif process.told or code == INTERRUPTED:
       job.state = "stopped"
     else:
-      self._fail(job, f"{was}: {job.last_line()}")
+      how = f"killed by signal {-code}" if code < 0 else job.last_line()
+      self._fail(job, f"{was}: {how}")
 
   def _start(self, job: Job) -> None:
     state, arguments = job.next_stage(self._plan)
