@@ -4,11 +4,15 @@ import json
 import re
 from pathlib import Path
 
+from decap.cli import main
+from decap.deploy.bundle import load_bundle
+
 README = Path(__file__).parents[1] / "README.md"
 DOCS = README.parent / "docs"
 
 
-def test_the_example_of_an_own_task_trains_a_constrained_go1():
+def test_the_example_of_an_own_task_trains_a_constrained_go1(tmp_path, monkeypatch):
+  monkeypatch.chdir(tmp_path)
   page = DOCS / "own-task.md"
   (example,) = re.findall(r"```python\n(.*?)```", page.read_text("utf-8"), re.DOTALL)
   names: dict = {}
@@ -21,6 +25,8 @@ def test_the_example_of_an_own_task_trains_a_constrained_go1():
     "joint_vel/rear",
     "tilt",
   )
+  assert main(["export", "runs/my-go1", "--output", "my_policy"]) == 0
+  assert load_bundle("my_policy").info["task"] == "my-go1"
 
 
 def test_every_command_is_named():

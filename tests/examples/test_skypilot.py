@@ -6,6 +6,7 @@ from pathlib import Path
 import yaml
 
 from decap.sweep.plan import make_plan
+from decap.tasks import ITERATIONS
 
 FILE = Path(__file__).parents[2] / "examples" / "skypilot.yaml"
 
@@ -20,4 +21,4 @@ def test_what_it_runs_is_a_sweep(tmp_path):
   subprocess.run(["bash", "-ec", "\n".join(script[:-1])], env=env, check=True)
   plan = make_plan(yaml.safe_load((tmp_path / "run.yaml").read_text()))
   assert [run.name for run in plan.runs] == ["g1-flat_decap_s1"]
-  assert plan.runs[0].iterations == 1500
+  assert plan.runs[0].iterations == ITERATIONS

@@ -85,9 +85,9 @@ def constrain(
   groups: dict[str, BodyGroupCfg] | None = None,
   **options: Any,
 ) -> ConstrainedEnvCfg:
-  """Turns any mjlab environment config into a constrained one; it stays as it is.
+  """A constrained copy of any mjlab environment config.
 
-  ``options`` are further fields of ConstrainedEnvCfg, such as ``termination``.
+  ``options`` are further fields of ConstrainedEnvCfg, such as ``following``.
   """
   # Our environment puts its own terms into its config.
   cfg = copy.deepcopy(cfg)
