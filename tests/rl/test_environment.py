@@ -2,10 +2,13 @@
 
 from types import SimpleNamespace
 
+import pytest
 import torch
 
 from decap.constraints import BodyGroupCfg
 from decap.constraints.composition import Composition
+from decap.errors import UserError
+from decap.rl import checkpoint
 from decap.rl.build import algorithm_for
 from decap.rl.config import AgentCfg, FeasibilityCfg, PolicyCfg, PpoCfg
 from decap.rl.environment import Environment
@@ -98,6 +101,34 @@ def test_an_environment_with_nothing_but_the_protocol_is_trained_and_resumed(tmp
   assert all(
     torch.equal(a, b) for a, b in zip(again.alg.actor.parameters(), after, strict=True)
   )
+
+
+@pytest.mark.parametrize(
+  ("part", "value"),
+  [
+    ("iter", None),
+    ("infeasible", 7),
+    ("watcher", []),
+    ("progress", None),
+    ("env", None),
+    ("obs", {"actor": None}),
+  ],
+)
+def test_a_checkpoint_with_other_contents_is_refused_by_name(part, value, tmp_path):
+  runner = Runner(Points(), AgentCfg(policy=PolicyCfg(hidden_dims=(8,))), tmp_path)
+  path = runner.save()
+  state = checkpoint.load(path)
+  checkpoint.save(path, {**state, part: value})
+  with pytest.raises(UserError, match="model_0.pt does not fit this run: "):
+    runner.resume(path)
+
+
+def test_a_policy_without_networks_starts_nothing(tmp_path):
+  runner = Runner(Points(), AgentCfg(policy=PolicyCfg(hidden_dims=(8,))))
+  path = tmp_path / "weights.pt"
+  checkpoint.save(path, {"iter": 1})
+  with pytest.raises(UserError, match="it has no actor"):
+    runner.init_from(path)
 
 
 def test_joints_that_no_action_moves_may_have_groups_of_their_own():
