@@ -141,6 +141,14 @@ def test_joints_that_no_action_moves_may_have_groups_of_their_own():
   }
 
 
+def test_a_single_sample_has_no_deviation_to_learn_by():
+  env = Points()
+  env.num_envs = 1
+  cfg = AgentCfg(num_steps_per_env=1, algorithm=PpoCfg(num_mini_batches=1))
+  with pytest.raises(ValueError, match="1 samples per iteration are too few"):
+    algorithm_for(env, cfg, {"actor": env.position[:1]}, ())
+
+
 def test_p_max_rises_with_the_algorithm_whoever_runs_its_loop():
   env = Points()
   p_max = env.constraint_manager.composition.p_max
