@@ -15,6 +15,11 @@ class UserError(Exception):
   exit_code = 2
 
 
+def first_line(error: BaseException) -> str:
+  """What an error says first, or what it is called where it says nothing."""
+  return (str(error).splitlines() or [type(error).__name__])[0]
+
+
 def check_known(kind: str, name: object, known: Collection[str]) -> None:
   """Refuse a name that is none of the known ones."""
   if name not in known:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 _WAITING = {
@@ -19,7 +20,16 @@ _WAITING = {
   "aten.normal.Tensor_float": "normal with tensor parameters",
   "aten.normal.float_Tensor": "normal with tensor parameters",
   "aten.lift_fresh.default": "a tensor made from host values",
+  # These read their result back below what a mode sees.
+  "aten.equal.default": "equal",
+  "aten.allclose.default": "allclose",
+  "aten.bincount.default": "bincount",
+  "aten.repeat_interleave.Tensor": "repeat_interleave by a tensor",
+  "aten.unique_consecutive.default": "unique_consecutive",
+  "aten.unique_dim.default": "unique",
 }
+_COPIED = {"aten._to_copy.default": 0, "aten.copy_.default": 1}
+"""Operators that copy, and which argument."""
 _INDEXED = ("aten.index.Tensor", "aten.index_put_.default", "aten.index_put.default")
 
 
@@ -41,6 +51,25 @@ class _Waits(TorchDispatchMode):
       i is not None and i.dtype in (torch.bool, torch.uint8) for i in args[1]
     ):
       self.found.append(f"boolean indexing in {_caller()}")
+    out = func(*args, **(kwargs or {}))
+    if name in _COPIED and args[_COPIED[name]].device.type != out.device.type:
+      self.found.append(f"a copy between devices in {_caller()}")
+    return out
+
+
+class _Reads(TorchFunctionMode):
+  """What copies to the host, and on a CPU is no operator at all."""
+
+  def __init__(self, found: list[str]) -> None:
+    super().__init__()
+    self._found = found
+
+  def __torch_function__(
+    self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None
+  ) -> Any:
+    del types
+    if func in (torch.Tensor.cpu, torch.Tensor.tolist):
+      self._found.append(f".{func.__name__}() in {_caller()}")
     return func(*args, **(kwargs or {}))
 
 
@@ -61,6 +90,6 @@ def waits(call: Callable[[], Any]) -> list[str]:
   It watches the operators, so it works on a CPU too; scalars written through index
   tensors escape it there.
   """
-  with _Waits() as mode:
+  with _Waits() as mode, _Reads(mode.found):
     call()
   return mode.found

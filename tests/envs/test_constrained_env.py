@@ -65,7 +65,16 @@ def test_waits_finds_what_makes_the_host_wait():
   assert "boolean indexing" in waits(lambda: x[x > 1])[0]
   assert "host values" in waits(lambda: torch.tensor([1.0, 2.0]))[0]
   assert "normal" in waits(lambda: torch.normal(x, x + 1))[0]
+  assert "equal" in waits(lambda: torch.equal(x, x))[0]
+  assert "unique" in waits(lambda: torch.unique_consecutive(x))[0]
+  assert "repeat_interleave" in waits(lambda: x.repeat_interleave(x.long()))[0]
+  assert ".cpu() in test_constrained_env" in waits(x.cpu)[0]
+  assert ".tolist() in test_constrained_env" in waits(lambda: x.tolist())[0]
+  device = torch.zeros(4, device="meta")  # Another one than the host.
+  assert "between devices" in waits(lambda: x.to("meta"))[0]
+  assert "between devices" in waits(lambda: device.copy_(x))[0]
   assert waits(lambda: torch.where(x > 1, x, 0.0)) == []
+  assert waits(lambda: x.double().copy_(x)) == []
 
 
 def test_only_finished_episodes_are_reset(env):

@@ -95,6 +95,22 @@ def test_bad_files_get_a_sentence(tmp_path):
     checkpoint.load(tmp_path / "missing.pt")
 
 
+@pytest.mark.parametrize(
+  ("part", "value"),
+  [
+    ("version", "two"),
+    ("policy", None),
+    ("actor_state_dict", None),
+    ("critic_state_dict", {"mlp.0.weight": [1.0]}),
+  ],
+)
+def test_our_mark_on_other_contents_gets_a_sentence(part, value, tmp_path):
+  path = tmp_path / "model_1.pt"
+  checkpoint.save(path, {"iter": 1, part: value})
+  with pytest.raises(UserError, match="model_1.pt is damaged"):
+    checkpoint.load(path)
+
+
 def test_a_newer_format_is_refused(tmp_path, monkeypatch):
   path = tmp_path / "model_1.pt"
   monkeypatch.setattr(checkpoint, "VERSION", checkpoint.VERSION + 1)

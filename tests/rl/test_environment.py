@@ -2,10 +2,13 @@
 
 from types import SimpleNamespace
 
+import pytest
 import torch
 
 from decap.constraints import BodyGroupCfg
 from decap.constraints.composition import Composition
+from decap.errors import UserError
+from decap.rl import checkpoint
 from decap.rl.build import algorithm_for
 from decap.rl.config import AgentCfg, FeasibilityCfg, PolicyCfg, PpoCfg
 from decap.rl.environment import Environment
@@ -100,6 +103,34 @@ def test_an_environment_with_nothing_but_the_protocol_is_trained_and_resumed(tmp
   )
 
 
+@pytest.mark.parametrize(
+  ("part", "value"),
+  [
+    ("iter", None),
+    ("infeasible", 7),
+    ("watcher", []),
+    ("progress", None),
+    ("env", None),
+    ("obs", {"actor": None}),
+  ],
+)
+def test_a_checkpoint_with_other_contents_is_refused_by_name(part, value, tmp_path):
+  runner = Runner(Points(), AgentCfg(policy=PolicyCfg(hidden_dims=(8,))), tmp_path)
+  path = runner.save()
+  state = checkpoint.load(path)
+  checkpoint.save(path, {**state, part: value})
+  with pytest.raises(UserError, match="model_0.pt does not fit this run: "):
+    runner.resume(path)
+
+
+def test_a_policy_without_networks_starts_nothing(tmp_path):
+  runner = Runner(Points(), AgentCfg(policy=PolicyCfg(hidden_dims=(8,))))
+  path = tmp_path / "weights.pt"
+  checkpoint.save(path, {"iter": 1})
+  with pytest.raises(UserError, match="it has no actor"):
+    runner.init_from(path)
+
+
 def test_joints_that_no_action_moves_may_have_groups_of_their_own():
   env = Points()
   moved, passive = (BodyGroupCfg((name,), p_max=0.5) for name in (".*t", "tail"))
@@ -108,6 +139,14 @@ def test_joints_that_no_action_moves_may_have_groups_of_their_own():
   assert {name: ids.tolist() for name, ids in alg.action_groups.items()} == {
     "moved": [0, 1]
   }
+
+
+def test_a_single_sample_has_no_deviation_to_learn_by():
+  env = Points()
+  env.num_envs = 1
+  cfg = AgentCfg(num_steps_per_env=1, algorithm=PpoCfg(num_mini_batches=1))
+  with pytest.raises(ValueError, match="1 samples per iteration are too few"):
+    algorithm_for(env, cfg, {"actor": env.position[:1]}, ())
 
 
 def test_p_max_rises_with_the_algorithm_whoever_runs_its_loop():

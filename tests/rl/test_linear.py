@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from decap.rl.modules import Linear
+from decap.rl.modules import Linear, Model
 
 
 def test_gradients_are_those_of_torch():
@@ -31,6 +31,15 @@ def test_second_derivatives_are_those_of_torch_in_single_precision():
     found.append(torch.autograd.grad(slope.square().sum(), weights))
   for expected, ours in zip(*found, strict=True):
     torch.testing.assert_close(ours, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_second_derivatives_pass_through_activations_in_place():
+  """As the gradient penalty takes them: through every layer, twice."""
+  x = torch.randn(6, 4, dtype=torch.float64, requires_grad=True)
+  obs = {"actor": x.detach()}
+  net = Model(obs, "actor", 2, hidden_dims=(5, 3), activation="elu").double().mlp
+  assert all(layer.inplace for layer in net if isinstance(layer, nn.ELU))
+  assert torch.autograd.gradgradcheck(net, (x,))
 
 
 def test_second_derivatives_match_finite_differences():

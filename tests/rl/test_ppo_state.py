@@ -8,7 +8,7 @@ from rsl_rl.models import MLPModel
 from tensordict import TensorDict
 
 from decap.constraints import BodyGroupCfg, Composition
-from decap.rl.config import FeasibilityCfg, PpoCfg
+from decap.rl.config import FeasibilityCfg, LagrangianCfg, PpoCfg
 from decap.rl.feasibility import Feasibility
 from tests.rl.test_ppo import EVERY_ALGORITHM
 
@@ -146,6 +146,18 @@ def test_state_dict_continues_exactly(agent, cfg, tmp_path):
   ]
   for ours, theirs in zip(*states, strict=True):
     assert torch.equal(ours, theirs)
+
+
+@pytest.mark.parametrize("name", ["optimizer", "multiplier_optimizer"])
+def test_moments_of_another_shape_are_refused(agent, name):
+  """Fused Adam would read and write beyond them."""
+  alg = agent.build(LagrangianCfg())
+  agent.rollout(alg)
+  alg.update()
+  state = copy.deepcopy(alg.state_dict())
+  state[f"{name}_state_dict"]["state"][0]["exp_avg"] = torch.zeros(1)
+  with pytest.raises(ValueError, match="moments of weight 0 have another shape"):
+    alg.load_state_dict(state)
 
 
 def test_rsl_rl_loads_the_saved_actor(agent):

@@ -23,6 +23,7 @@ from decap.rl.config import NIpoCfg, PpoCfg
 from decap.rl.display import Stopwatch
 from decap.rl.runner import Runner
 from decap.runs import RunSpec, build_configs
+from decap.testing import waits
 
 SMALL = (
   "--agent.policy.hidden-dims",
@@ -335,6 +336,18 @@ def test_a_term_that_waits_is_named_and_runs_eagerly(capsys):
   runner.graphs = capture.Graphs(runner)
   runner._run_eagerly_if_a_step_waits()
   assert runner.graphs is not None
+
+
+@pytest.mark.parametrize("method", ["decap", "cat", "lcp", "n-ipo", "ppo-lagrangian"])
+def test_nothing_that_is_recorded_waits(method):
+  """Step with resets and update, with all that a method has in force."""
+  runner = _runner(_spec(method, num_envs=4))
+  runner.iterate(Stopwatch("cpu"))
+  runner.env.episode_length_buf[:2] = int(runner.env.max_episode_length)
+  with torch.no_grad():
+    assert waits(runner.rollout_step) == []
+  assert waits(runner.learn_from_rollout) == []
+  assert waits(lambda: runner.alg.between_iterations(0.5)) == []
 
 
 def test_a_new_stream_means_new_recordings(monkeypatch):

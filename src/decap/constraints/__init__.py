@@ -13,7 +13,6 @@ from decap.constraints.termination import (
   TerminationCfg,
   ViolationScale,
   barrier,
-  barrier_slope,
   cat_probability,
   decap_probability,
 )
@@ -26,7 +25,6 @@ __all__ = [
   "ViolationScale",
   "action_rate",
   "barrier",
-  "barrier_slope",
   "cat_probability",
   "decap_probability",
   "energy",

@@ -120,12 +120,6 @@ def barrier(c_hat: torch.Tensor, rho: float, kappa: float) -> torch.Tensor:
   return 1.0 - _headroom(c_hat, rho) ** kappa
 
 
-def barrier_slope(c_hat: torch.Tensor, rho: float, kappa: float) -> torch.Tensor:
-  """Slope ∂φ/∂ĉ = κ (1 − u)^(κ−1) / (1 − ρ) (Eq. 3); 0 outside ρ ≤ ĉ < 1."""
-  slope = kappa * _headroom(c_hat, rho) ** (kappa - 1.0) / (1.0 - rho)
-  return slope.masked_fill((c_hat < rho) | (c_hat >= 1.0), 0.0)
-
-
 # decap_probability has a switch that is named like the function.
 _phi = barrier
 

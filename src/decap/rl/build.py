@@ -77,7 +77,7 @@ def build_algorithm(
   if isinstance(cfg, CostPpoCfg) and not cost_names:
     raise ValueError(f"Algorithm {cfg.class_name!r} needs at least one constraint.")
   samples = agent_cfg.num_steps_per_env * num_envs
-  if samples < cfg.num_mini_batches:
+  if samples < max(2, cfg.num_mini_batches):  # One alone has no standard deviation.
     raise ValueError(
       f"{samples} samples per iteration are too few for {cfg.num_mini_batches} "
       "mini-batches."

@@ -21,7 +21,7 @@ import torch
 
 from decap.errors import UserError
 from decap.files import replacing
-from decap.rl.divergence import require_finite
+from decap.rl import divergence
 
 FORMAT = "decap-checkpoint"
 VERSION = 2
@@ -66,12 +66,14 @@ def load(path: Path, device: str | torch.device = "cpu") -> dict[str, Any]:
       f"{path} was not written by decap (no '{FORMAT}' mark); checkpoints of other "
       "trainers cannot be continued."
     )
+  if not _is_whole(state):
+    raise UserError(f"{path} is damaged: it is marked as decap's and is not.")
   if state.get("version", 0) > VERSION:
     raise UserError(
       f"{path} was written by a newer decap (checkpoint format {state['version']}; "
       f"this one reads up to {VERSION}): please upgrade."
     )
-  require_finite(state, path)
+  divergence.require_finite(state, path)
   return state
 
 
@@ -109,7 +111,7 @@ def require_shapes(
   """Refuse weights of other networks; torch would list them all, in its own words."""
   for name, network in networks.items():
     found, own = state.get(f"{name}_state_dict"), network.state_dict()
-    if not isinstance(found, Mapping):
+    if found is None:
       raise UserError(f"{path} does not fit this agent: it has no {name}.")
     for key in {**own, **found}:
       have, need = (tuple(d[key].shape) if key in d else None for d in (found, own))
@@ -144,6 +146,16 @@ def set_rng_state(state: dict[str, Any]) -> None:
   np.random.set_state((name, np.array(keys, np.uint32), position, has_gauss, gauss))
   version, internal, gauss_next = state["python"]
   random.setstate((version, tuple(internal), gauss_next))
+
+
+def _is_whole(state: Mapping[str, Any]) -> bool:
+  """Whether what is read of any checkpoint is what `save` writes."""
+  networks = [state.get(name, {}) for name in divergence.NETWORKS]
+  return (
+    isinstance(state.get("version", 0), int)
+    and all(isinstance(part, dict) for part in (state.get("policy", {}), *networks))
+    and all(isinstance(x, torch.Tensor) for part in networks for x in part.values())
+  )
 
 
 def _size(shape: tuple[int, ...] | None) -> str:

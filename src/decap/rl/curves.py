@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from decap.errors import UserError
+from decap.errors import UserError, first_line
 from decap.rl.config import AgentCfg
 
 
@@ -64,5 +64,5 @@ def _start_wandb(run_dir: Path, cfg: AgentCfg) -> Any:
       config=dataclasses.asdict(cfg),
     )
   except wandb.Error as error:
-    reason = str(error).splitlines()[0]
+    reason = first_line(error)
     raise UserError(f"W&B cannot log this run: {reason}") from error

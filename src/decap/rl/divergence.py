@@ -17,6 +17,9 @@ from torch import Tensor, nn
 from decap.errors import UserError
 from decap.rl import checkpoint_files
 
+NETWORKS = ("actor_state_dict", "critic_state_dict", "cost_critic_state_dict")
+"""Where a checkpoint has them."""
+
 
 class Diverged(UserError):
   """Training ended in numbers that are not finite."""
@@ -87,9 +90,9 @@ def error(found: list[str], iteration: int, run_dir: Path | None) -> Diverged:
 
 def require_finite(state: Mapping[str, Any], name: object) -> None:
   """Refuse a checkpoint whose networks are not finite."""
-  for key in ("actor_state_dict", "critic_state_dict", "cost_critic_state_dict"):
+  for key in NETWORKS:
     for tensor, value in state.get(key, {}).items():
-      if isinstance(value, Tensor) and not bool(value.isfinite().all()):
+      if not bool(value.isfinite().all()):
         network = key.removesuffix("_state_dict")
         raise UserError(
           f"{name} holds a policy that diverged: {network} {tensor} is not finite."

@@ -22,9 +22,9 @@ from decap.constraints.ema import update_ema
 from decap.rl.config import FeasibilityCfg
 from decap.rl.progress import Progress
 
-MAX_SAMPLES = 512
-"""Environments, evenly spread, from which the policy's quantiles are taken."""
-
+SAMPLES = 512
+"""Environments, evenly spread, from which the policy's quantiles are taken: so many, or
+up to twice as many where their number is no multiple."""
 
 TINY = 1e-12
 """A mean below it is none."""
@@ -90,14 +90,12 @@ class Feasibility:
       "Constraint/barrier_applied": self.shares[1].clone(),
     }
 
-  def state_dict(self) -> dict[str, Tensor]:
-    return self._tensors()
-
   def load_state_dict(self, state: dict[str, Tensor]) -> None:
-    for name, tensor in self._tensors().items():
+    for name, tensor in self.state_dict().items():
       tensor.copy_(state[name])
 
-  def _tensors(self) -> dict[str, Tensor]:
+  def state_dict(self) -> dict[str, Tensor]:
+    """Its tensors themselves."""
     state = {"mean": self.mean, "gain": self.gain, "budget": self.budget}
     state |= {"scale": self.scale.value, "scale_gain": self.scale.gain}
     if self.annealed is not None:
@@ -129,7 +127,7 @@ class AnnealedLimit:
     """
     assert self.cfg.quantile is not None
     # Some hundred environments tell a quantile well enough, at a fraction of the cost.
-    q = q[:: max(1, q.shape[0] // MAX_SAMPLES)]
+    q = q[:: max(1, q.shape[0] // SAMPLES)]
     rank = max(1, math.ceil(self.cfg.quantile * q.shape[0]))
     high = collective.mean(q.kthvalue(rank, dim=0).values)  # [J]
     heard = high.abs() < torch.inf

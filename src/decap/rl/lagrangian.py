@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from decap.rl import optimizer
 from decap.rl.config import LagrangianCfg
 from decap.rl.cost_critic import CostPPO
 
@@ -73,9 +74,9 @@ class Lagrangian(CostPPO):
   def load_state_dict(self, state: Mapping[str, Any]) -> None:
     super().load_state_dict(state)
     self.multipliers.copy_(state["multipliers"])
-    capturable = self.multiplier_optimizer.param_groups[0]["capturable"]
-    self.multiplier_optimizer.load_state_dict(state["multiplier_optimizer_state_dict"])
-    self.multiplier_optimizer.param_groups[0]["capturable"] = capturable
+    optimizer.load_moments(
+      self.multiplier_optimizer, state["multiplier_optimizer_state_dict"]
+    )
 
   def _update_multipliers(self) -> None:
     assert self.multipliers.grad is not None

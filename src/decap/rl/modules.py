@@ -160,9 +160,8 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
   Torch itself asks MKL there, which leaves half of the width of AMD's vector units idle.
   """
   # Of what oneDNN computes nothing can be differentiated once more.
-  if x.dtype == torch.float32 and not (x.is_cuda or torch.is_grad_enabled()):
-    if _ONEDNN:
-      return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
+  if _ONEDNN and x.is_cpu and x.dtype == torch.float32 and not torch.is_grad_enabled():
+    return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
   return nn.functional.linear(x, weight, bias)
 
 

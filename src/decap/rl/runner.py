@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from decap import collective
-from decap.errors import UserError
+from decap.errors import UserError, first_line
 from decap.rl import capture, checkpoint, checkpoint_files, divergence
 from decap.rl.build import algorithm_for, cost_columns
 from decap.rl.config import AgentCfg
@@ -281,13 +281,13 @@ class Runner:
         # A checkpoint holds the environments of the first process only.
         self.env.set_step_count(state["infos"]["env_state"]["common_step_counter"])
         self.spread_episodes()
-    except (KeyError, ValueError, RuntimeError) as error:
-      raise UserError(
-        f"{path} does not fit this run: {str(error).splitlines()[0]}."
-      ) from error
-    self.iteration = state["iter"]
-    self.warnings.infeasible = dict(state["infeasible"])
-    self.watcher.load_state_dict(state.get("watcher", {}))
+      self.iteration = int(state["iter"])
+      self.warnings.infeasible = dict(state["infeasible"])
+      self.watcher.load_state_dict(state.get("watcher", {}))
+    except (UserError, torch.OutOfMemoryError):
+      raise
+    except Exception as error:  # Any, of what else a file may hold in their place.
+      raise UserError(f"{path} does not fit this run: {first_line(error)}.") from error
 
   def _resume_env(self, state: dict[str, Any]) -> None:
     self.env.load_state_dict(state["env"])
@@ -299,7 +299,7 @@ class Runner:
   def init_from(self, path: Path) -> None:
     """Start from the networks and normalisers of a checkpoint, and nothing else."""
     state = checkpoint.load(path, self.device)
-    actor, own = state["actor_state_dict"], self.alg.actor.state_dict()
+    actor, own = state.get("actor_state_dict", {}), self.alg.actor.state_dict()
     if GAIN in own:  # Saved only where noise differs by joint; elsewhere it is one.
       actor.setdefault(GAIN, torch.ones_like(own[GAIN]))
     networks = {"actor": self.alg.actor, "critic": self.alg.critic}

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from decap.errors import first_line
 from decap.rl import checkpoint
 
 Act = Callable[[Mapping[str, torch.Tensor]], torch.Tensor]
@@ -57,7 +58,7 @@ class Watcher:
     except Exception as error:
       # A look that fails must not end the training that it looks at.
       self._make = None
-      reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+      reason = first_line(error)
       print(f"Warning: the policy is not looked at any more: {reason}", flush=True)
       return {}
     finally:
