@@ -9,9 +9,11 @@ import json
 import pytest
 from rich.console import Console
 
+from decap.cli.terminal import print_tables
 from decap.errors import UserError
 from decap.evaluation import table_formats as formats
 from decap.evaluation.columns import Column, share
+from decap.evaluation.layout import Layout
 from decap.evaluation.results import Result, find_result, load_result
 from decap.evaluation.tables import (
   STANDING,
@@ -19,7 +21,7 @@ from decap.evaluation.tables import (
   group_results,
   make_tables,
 )
-from decap.evaluation.verdict import worst_violation
+from decap.evaluation.verdict import remarks, worst_violation
 from tests.evaluation.synthetic import LAYOUT, make_trajectory, metrics_of_trajectory
 
 
@@ -92,6 +94,62 @@ def test_policies_of_one_seed_that_are_called_alike_need_labels(template):
   with pytest.raises(UserError, match="'DeCap, model' has a result of seed 1 besides"):
     group_results(twins, [None, None])
   assert len(group_results(twins, ["a", "b"])) == 2
+
+
+@pytest.mark.parametrize("labels", [("DeCap", None), (None, "DeCap")])
+def test_a_label_takes_no_other_policy_of_a_seed_into_its_row(template, labels):
+  pair = [result(template, "decap", 1.0), result(template, "decap", 2.0)]
+  with pytest.raises(UserError, match="row 'DeCap' has a result of seed 1 besides"):
+    group_results(pair, labels)
+
+
+def test_seeds_of_other_limits_or_overrides_are_no_seeds(template):
+  """Labels are short: what was changed in full tells runs apart that share one."""
+  changed = [{"joint_vel/upper": 1.0}, {"joint_vel/upper": 2.0}]
+  runs = [
+    result(template, "decap", 1.0, seed, name=f"run{seed}", options={"limits": "own"})
+    for seed in (1, 2, 3)
+  ]
+  for run, changes in zip(runs, [*changed, changed[0]], strict=True):
+    run.policy["changes"] = changes
+  found = {m.label for m in group_results(runs, [None] * 3)}
+  assert found == {f"DeCap (limits own), run{seed}" for seed in (1, 2, 3)}
+  (row,) = group_results(runs[::2], [None] * 2)
+  assert (row.label, len(row.results)) == ("DeCap (limits own)", 2)
+
+
+def test_one_rollout_has_no_deviation():
+  trajectory = make_trajectory(rollouts=1)
+  smoothness = metrics_of_trajectory(trajectory)["smoothness"]["upper"]["action_rate"]
+  assert smoothness["std"] is None and smoothness["rollouts"] == [smoothness["mean"]]
+
+
+def test_what_is_told_throughout_is_no_random_command(template):
+  fixed = copy.deepcopy(template)
+  fixed.protocol = {**fixed.protocol, "commands": "fixed", "command": [0.5, 0.0, 0.0]}
+  tables = {t.title: t for t in tables_of(fixed)}
+  assert [row.section for row in tables["Gait"].rows] == ["0.5 m/s", "1.0 m/s", "fixed"]
+  titles = [c.title for c in tables["Followed forward and backward"].columns]
+  assert titles[-1] == "Fixed"
+  titles = [
+    c.title for c in tables["Followed sideways, turning and mixed; standing"].columns
+  ]
+  assert "Fixed yaw" in titles and "Random yaw" not in titles
+
+
+def test_labels_break_no_table(template):
+  label = "a|b [bold]<i>"
+  cat = result(template, "cat", 2.0)
+  methods = group_results([cat, template], [label, None])
+  table = make_tables(methods, label)[0]
+  rows = formats.to_markdown(table).splitlines()[2:]
+  assert len({line.replace("\\|", "").count("|") for line in rows}) == 1
+  console = Console(width=300, file=io.StringIO(), record=True)
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr("rich.console.Console", lambda: console)
+    print_tables([table])
+  text = console.export_text()
+  assert f" {label} " in text and f"against {label}" in text
 
 
 def test_seeds_are_averaged_and_methods_ordered_as_in_the_paper(template):
@@ -288,6 +346,20 @@ def test_a_policy_is_shown_command_by_command(template):
   assert [row.label for row in command_tables(new)[0].rows] == ["fixed"]
 
 
+def test_nothing_is_said_of_numbers_that_do_not_exist(template):
+  """Robots that fell before their warm-up was over have not stood still."""
+  result = copy.deepcopy(template)
+  told = {"drift": None, "gait": {"lift_offs": None}}
+  result.metrics["commands"] = {"zero": told}
+  assert not [line for line in remarks(result.metrics) if "Told to stand" in line]
+  told["drift"] = 0.05
+  (line,) = [line for line in remarks(result.metrics) if "Told to stand" in line]
+  assert line == "Told to stand: drifts 0.050 m/s."
+  told["gait"]["lift_offs"] = 0.1
+  (line,) = [line for line in remarks(result.metrics) if "Told to stand" in line]
+  assert line.endswith("drifts 0.050 m/s, lifts each foot 0.10 times per second.")
+
+
 def test_the_worst_violation_is_named(template):
   new = copy.deepcopy(template)
   new.metrics["violations"]["lower"]["joint_torque"]["any_joint"]["mean"] = 0.99
@@ -357,6 +429,28 @@ def test_other_limits_are_refused_with_the_difference(template):
   other.layout = dataclasses.replace(LAYOUT, limits=limits)
   with pytest.raises(UserError, match="limit of joint_vel/upper: 1.5 against 2.0"):
     tables_of(template, other)
+
+
+@pytest.mark.parametrize(
+  ("name", "value", "problem"),
+  [
+    ("p_max", {"upper": 0.5, "lower": 0.5}, "p_max"),
+    ("tracking_reward", (1.0, 0.25), r"tracking_reward: \(1.5, 0.25\) against"),
+  ],
+)
+def test_what_else_numbers_depend_on_is_refused(template, name, value, problem):
+  other = copy.deepcopy(template)
+  other.layout = dataclasses.replace(LAYOUT, **{name: value})
+  with pytest.raises(UserError, match=problem):
+    tables_of(template, other)
+
+
+def test_older_files_know_of_no_reward_and_still_compare(template):
+  older = copy.deepcopy(template)
+  layout = {**LAYOUT.to_dict()}
+  del layout["tracking_reward"]
+  older.layout = Layout.from_dict(layout)
+  assert tables_of(template, older, labels=["new", "old"])
 
 
 def test_other_joints_are_refused_with_the_difference(template):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -137,10 +138,13 @@ def keep_larger(
   rollouts, envs, steps = (found.protocol[n] for n in ("rollouts", "envs", "steps"))
   size = rollouts * envs
   now = protocol.rollouts * protocol.envs * protocol.steps
-  ours, theirs = (
-    {**p, "source": ""} for p in (policy, found.policy)
-  )  # As it was typed.
-  if ours == theirs and size * steps > now:
+  # Its source is as it was typed, and older files lack some.
+  same = all(
+    found.policy[name] == value
+    for name, value in policy.items()
+    if name in found.policy and name != "source"
+  )
+  if same and size * steps > now:
     raise UserError(
       f"{path} holds a larger evaluation of this policy ({size} environments × {steps} "
       "steps): delete it, or give --output DIR."
@@ -148,7 +152,7 @@ def keep_larger(
 
 
 def check_comparable(results: Sequence[Result]) -> None:
-  """Refuse results of different protocols, joints, groups or limits."""
+  """Refuse results of different protocols, joints, groups, limits or rewards."""
   for other in results[1:]:
     differences = differing(results[0].protocol, other.protocol)
     differences += _layout_differences(results[0].layout, other.layout)
@@ -176,5 +180,9 @@ def _layout_differences(a: Layout, b: Layout) -> list[str]:
     differences.append("body groups")
   ours, theirs = limits_by_row(a.limits), limits_by_row(b.limits)
   differences += [f"limit of {text}" for text in sorted(differing(ours, theirs))]
-  steps = [{n: getattr(x, n) for n in ("control_dt", "physics_dt")} for x in (a, b)]
-  return differences + differing(*steps)
+  names = ["control_dt", "physics_dt", "p_max", "scalar_p_max"]
+  # Older files do not know what the task pays.
+  if not any(map(math.isnan, a.tracking_reward + b.tracking_reward)):
+    names.append("tracking_reward")
+  rest = [{name: getattr(layout, name) for name in names} for layout in (a, b)]
+  return differences + differing(*rest)
