@@ -75,12 +75,12 @@ def response(results: Results) -> Figure:
         if curve and curve["command"]:
           ax.plot(curve["command"], curve["mean"], label=label, **looks)
           largest = max(largest, *map(abs, curve["command"]))
-        for told_what, told in result.metrics.get("commands", {}).items():
+        for which, told in result.metrics.get("commands", {}).items():
           command = told["command"]
           achieved = np.array(told["velocity"], float)  # NaN where there is none.
           # Who is told to stop walks and stands in turns.
           alone = not any(command[:axis] + command[axis + 1 :])
-          if command[axis] and alone and told_what != "stop":
+          if command[axis] and alone and which != "stop":
             ax.plot(command[axis], achieved[axis], "o", ms=4, color=looks["color"])
       ideal = (-largest, largest)
       ax.plot(ideal, ideal, color="#888888", lw=0.9, zorder=0)

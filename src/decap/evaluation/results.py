@@ -11,7 +11,7 @@ from typing import Any
 
 from decap.errors import UserError
 from decap.evaluation.layout import Layout, limits_by_row
-from decap.evaluation.protocol import Protocol, differing, file_names
+from decap.evaluation.protocol import Protocol, differing, file_names, size_of
 from decap.files import write_text
 
 METRICS_FORMAT = "decap-metrics"
@@ -135,19 +135,17 @@ def keep_larger(
     found = load_result(path)
   except UserError:
     return  # What cannot be read is replaced.
-  rollouts, envs, steps = (found.protocol[n] for n in ("rollouts", "envs", "steps"))
-  size = rollouts * envs
-  now = protocol.rollouts * protocol.envs * protocol.steps
   # Its source is as it was typed, and older files lack some.
   same = all(
     found.policy[name] == value
     for name, value in policy.items()
     if name in found.policy and name != "source"
   )
-  if same and size * steps > now:
+  if same and size_of(found.protocol) > size_of(protocol.to_dict()):
+    sizes = "{rollouts} × {envs} environments × {steps} steps".format(**found.protocol)
     raise UserError(
-      f"{path} holds a larger evaluation of this policy ({size} environments × {steps} "
-      "steps): delete it, or give --output DIR."
+      f"{path} holds a larger evaluation of this policy ({sizes}): delete it, or give "
+      "--output DIR."
     )
 
 
