@@ -199,17 +199,14 @@ def test_limits_say_on_which_task_they_were_measured(folder, monkeypatch):
   assert "bundle (g1-rough)." in out.read_text()
 
 
-def test_an_interrupted_save_leaves_no_trajectory_of_another_evaluation(
-  tmp_path, monkeypatch
-):
-  def fail(self, path):
+def test_an_interrupted_save_leaves_no_trajectory_of_another_evaluation(tmp_path):
+  def fail(path):
     raise KeyboardInterrupt
 
-  found = rollout.Evaluation(SimpleNamespace(save=Path.touch), None, 1.0)
-  found.trajectory = SimpleNamespace(save=fail)
+  result, trajectory = SimpleNamespace(save=Path.touch), SimpleNamespace(save=fail)
   (tmp_path / "trajectory.npz").touch()
   with pytest.raises(KeyboardInterrupt):
-    found.save(tmp_path)
+    rollout.Evaluation(result, trajectory, 1.0).save(tmp_path)
   assert not (tmp_path / "trajectory.npz").exists()
 
 
