@@ -345,14 +345,15 @@ def _observations(env: Any) -> list[dict[str, Any]]:
     if cfg.history_length > 1:
       raise UserError(f"Observation '{name}' has a history, which bundles cannot say.")
     dim = int(np.prod(shape))
-    scale = 1.0 if cfg.scale is None else cfg.scale
+    one = 1.0 if cfg.scale is None else cfg.scale
+    scale = torch.as_tensor(one, dtype=torch.float64, device="cpu").expand(dim)
     func = getattr(cfg.func, "__name__", type(cfg.func).__name__)
     doc = (cfg.func.__doc__ or name).strip().splitlines()[0]
     described.append(
       {
         "name": name,
         "dim": dim,
-        "scale": np.broadcast_to(_array(scale), (dim,)).tolist(),
+        "scale": scale.tolist(),
         "clip": list(cfg.clip) if cfg.clip is not None else None,
         "function": func,
         "meaning": MEANINGS.get(name) or MEANINGS.get(func, doc),
@@ -360,12 +361,6 @@ def _observations(env: Any) -> list[dict[str, Any]]:
       }
     )
   return described
-
-
-def _array(value: Any) -> np.ndarray:
-  if isinstance(value, torch.Tensor):
-    value = value.cpu().numpy()
-  return np.asarray(value, np.float64)
 
 
 def _command_ranges(env: Any) -> dict[str, dict[str, list[float]]]:

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -182,6 +183,33 @@ def test_a_quantile_of_a_scalar_may_be_chosen(capsys, monkeypatch):
   assert "Measured." in capsys.readouterr().err
 
 
+def test_limits_say_on_which_task_they_were_measured(folder, monkeypatch):
+  """Which may be another one than the policy's."""
+  trajectory = load_trajectory(folder / "bundle-out" / "trajectory.npz")
+  metrics = {
+    "tracking": {"followed": {"mean": 0.9}},
+    "falls_per_minute": {"mean": 0.0},
+  }
+  result = SimpleNamespace(metrics=metrics)
+  found = SimpleNamespace(result=result, trajectory=trajectory)
+  monkeypatch.setattr(profile.ProfileArgs, "measure", lambda *_, **__: found)
+  out = folder / "rough.yaml"
+  argv = ["profile", str(folder / "bundle"), "--task", "g1-rough", "--device", "cpu"]
+  assert main([*argv, "--output", str(out)]) == 0
+  assert "bundle (g1-rough)." in out.read_text()
+
+
+def test_an_interrupted_save_leaves_no_trajectory_of_another_evaluation(tmp_path):
+  def fail(path):
+    raise KeyboardInterrupt
+
+  result, trajectory = SimpleNamespace(save=Path.touch), SimpleNamespace(save=fail)
+  (tmp_path / "trajectory.npz").touch()
+  with pytest.raises(KeyboardInterrupt):
+    rollout.Evaluation(result, trajectory, 1.0).save(tmp_path)
+  assert not (tmp_path / "trajectory.npz").exists()
+
+
 def test_profiled_limits_go_into_training(folder, capsys):
   out = folder / "limits.yaml"
   options = ["--envs", "4", "--steps", "60", "--device", "cpu", "--output", str(out)]
@@ -192,6 +220,7 @@ def test_profiled_limits_go_into_training(folder, capsys):
   assert main(["profile", str(folder / "bundle"), *options, "--force"]) == 0
   shown = capsys.readouterr()
   assert "Proposed limits" in shown.out and "Warning: bundle carries out" in shown.err
+  assert f"measured on {folder / 'bundle'} (g1-flat)." in out.read_text()
   limits = read_limits(out)
   env, _ = build_configs(RunSpec(task="g1-flat", method="decap", limits=limits))
   for name, term in env.constraints.items():

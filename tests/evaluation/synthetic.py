@@ -1,5 +1,6 @@
-"""A made-up robot and rollouts of it, for tests that need no simulator."""
+"""A made-up robot, rollouts of it and their results: no simulator is needed."""
 
+import copy
 from dataclasses import replace
 
 import numpy as np
@@ -7,6 +8,7 @@ import torch
 
 from decap.evaluation.layout import Layout
 from decap.evaluation.metrics import Metrics, measure
+from decap.evaluation.tables import group_results, make_tables
 from decap.evaluation.trajectory import QUANTITY, SAMPLE_FIELDS, Sample, Trajectory
 
 LAYOUT = Layout(
@@ -119,3 +121,20 @@ def metrics_of_trajectory(trajectory):
   for sample in samples(trajectory):
     metrics.add(sample)
   return metrics.result()
+
+
+def result(template, method, rate, seed=1, **policy):
+  """A result whose upper action rate is `rate` ± 0.25 over rollouts."""
+  out = copy.deepcopy(template)
+  out.policy = {"name": "run", "method": method, "seed": seed} | policy
+  out.metrics["smoothness"]["upper"]["action_rate"] = {
+    "mean": rate,
+    "std": 0.25,
+    "rollouts": [rate - 0.25, rate + 0.25],
+  }
+  return out
+
+
+def tables_of(*results, labels=None, baseline=None):
+  methods = group_results(results, labels or [None] * len(results))
+  return make_tables(methods, baseline)

@@ -60,6 +60,32 @@ def test_the_response_shows_random_and_fixed_commands(results):
   assert not [line for line in sideways.lines if line.get_marker() == "o"]
 
 
+def test_who_is_told_to_stop_has_no_dot_in_the_response(results):
+  """Its velocity is a mean over walking and standing."""
+  result = copy.deepcopy(results["a"])
+  stop = {"command": [0.5, 0.0, 0.0], "velocity": [0.2, 0.0, 0.0]}
+  result.metrics["commands"] = {"stop": stop}
+  forward = plots.response({"a": result}).axes[0]
+  assert not [line for line in forward.lines if line.get_marker() == "o"]
+
+
+def test_numbers_that_do_not_exist_are_left_out_of_figures():
+  """All robots of one rollout fall before the warm-up is over: nothing counts there."""
+  trajectory = make_trajectory(rollouts=2, envs=3, steps=60, warmup=10)
+  trajectory.arrays["timed_out"][:] = trajectory.arrays["fell"][:] = False
+  trajectory.arrays["fell"][5::8, :3] = True
+  metrics = metrics_of_trajectory(trajectory)
+  assert metrics["joints"]["hip"]["violations"]["joint_vel"] is None
+  told = {"command": [0.5, 0.0, 0.0], "velocity": [None, None, None]}
+  metrics["commands"] = {"forward 0.5": told}
+  found = {"a": Result({}, trajectory.protocol, trajectory.layout, metrics)}
+  (ax,) = plots.joint_violations(found).axes
+  assert all(np.isnan(bar.get_width()) for bar in ax.patches)
+  forward = plots.response(found).axes[0]
+  dots = [line for line in forward.lines if line.get_marker() == "o"]
+  assert all(np.isnan(dot.get_ydata()).all() for dot in dots)
+
+
 def test_tracking_shows_command_pushes_and_the_middle_environment(trajectories):
   trajectory = make_trajectory(steps=500)
   trajectory.protocol = {

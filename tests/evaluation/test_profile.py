@@ -1,5 +1,7 @@
 """Limits from measured motion: arithmetic, file, and the way into a training config."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from rich.console import Console
@@ -87,6 +89,14 @@ def test_the_file_is_what_training_reads(tmp_path, walking, standing):
   write_limits(path, limits, rule, {"source": "runs/a"}, LAYOUT)
   assert read_limits(path) == limits
   assert "# Limits measured on runs/a" in path.read_text()
+
+
+def test_small_limits_and_odd_names_come_back_from_the_file(tmp_path):
+  limits = {"slip": 5e-05, "joint_vel": {"on": 1e-05, "left: arm": 2.0}}
+  layout = replace(LAYOUT, limits={"slip": 1.0}, units={"slip": "m"})
+  write_limits(tmp_path / "l.yaml", limits, {}, {}, layout)
+  assert read_limits(tmp_path / "l.yaml") == limits
+  assert "slip: 5.0e-05  # m\n" in (tmp_path / "l.yaml").read_text()
 
 
 @pytest.mark.parametrize("width", [120, 50])

@@ -104,6 +104,30 @@ def test_a_clip_starts_after_the_warm_up_in_the_calmest_environment():
   assert raw[0, 1].tolist() == [-750, 0, 250]
 
 
+def test_a_clip_has_numbers_only():
+  """The page could not read others, and would show no playback at all."""
+  trajectory = make_trajectory(rollouts=1, envs=2, steps=100, warmup=10)
+  trajectory.arrays["fell"][:] = trajectory.arrays["timed_out"][:] = False
+  trajectory.arrays["points"][:, 1] = 0.25
+  trajectory.arrays["points"][50:, 0] = np.nan
+  trajectory.arrays["base_velocity"][50:] = np.nan
+  data = clip(trajectory)
+  raw = np.frombuffer(base64.b64decode(data["points"]), "<i2")
+  assert raw[2::3].tolist() == [250] * (len(raw) // 3)  # Of the whole environment.
+  assert np.isfinite(data["speeds"]).all()
+  playback_html({"a": data})
+
+
+def test_it_tells_of_all_versions_and_that_figures_are_of_one_seed(tmp_path):
+  results = make_results(tmp_path, record=False)
+  note = "Of each row the first seed"
+  assert note not in make_page(results)
+  results[1].policy |= {"method": "cat", "seed": 2}
+  results[1].versions = {"torch": "3.x"}
+  page = make_page(results)
+  assert note in page and "2.x and 3.x" in page
+
+
 def test_without_trajectories_it_says_what_is_missing(tmp_path):
   page = make_page(make_results(tmp_path, record=False))
   assert "--trajectory 1" in page and "<canvas" not in page

@@ -131,7 +131,8 @@ def test_figures_have_a_line_per_policy():
   pytest.importorskip("matplotlib")
   from decap.evaluation import robot_figures
 
-  drawn = robot_figures.figures([results(), results("wild", fell=True)])
+  early = results("early", over_time={"torso": [], "wrist_xy": []})  # Fell at once.
+  drawn = robot_figures.figures([results(), results("wild", fell=True), early])
   assert set(drawn) == {"torso", "wrist", "payload"}
   lines = drawn["torso"].axes[0].get_lines()
   assert [line.get_label() for line in lines[:2]] == ["calm", "wild"] or len(lines) >= 2

@@ -2,96 +2,64 @@
 
 import copy
 import csv
-import dataclasses
 import io
 import json
 
 import pytest
 from rich.console import Console
 
+from decap.cli.terminal import print_tables
 from decap.errors import UserError
 from decap.evaluation import table_formats as formats
 from decap.evaluation.columns import Column, share
-from decap.evaluation.results import Result, find_result, load_result
+from decap.evaluation.results import find_result, load_result
 from decap.evaluation.tables import (
   STANDING,
   command_tables,
   group_results,
   make_tables,
 )
-from decap.evaluation.verdict import worst_violation
-from tests.evaluation.synthetic import LAYOUT, make_trajectory, metrics_of_trajectory
+from decap.evaluation.verdict import remarks, worst_violation
+from tests.evaluation.synthetic import (
+  make_trajectory,
+  metrics_of_trajectory,
+  result,
+  tables_of,
+)
 
 
-@pytest.fixture(scope="module")
-def template():
-  trajectory = make_trajectory()
-  return Result(
-    policy={"name": "run", "method": "decap", "seed": 1},
-    protocol=trajectory.protocol,
-    layout=trajectory.layout,
-    metrics=walking(metrics_of_trajectory(trajectory)),
-  )
+def test_one_rollout_has_no_deviation():
+  trajectory = make_trajectory(rollouts=1)
+  smoothness = metrics_of_trajectory(trajectory)["smoothness"]["upper"]["action_rate"]
+  assert smoothness["std"] is None and smoothness["rollouts"] == [smoothness["mean"]]
 
 
-def walking(metrics):
-  """The numbers of a policy that walks, which that of noise does not."""
-  metrics["falls_per_minute"]["mean"] = 0.0
-  metrics["tracking"]["followed"]["mean"] = 0.9
-  metrics["gait"]["correlation"]["mean"] = -0.5
-  metrics["gait"]["flight"]["mean"] = 0.0
-  return metrics
-
-
-def result(template, method, rate, seed=1, **policy):
-  """A result whose upper action rate is `rate` ± 0.25 over rollouts."""
-  out = copy.deepcopy(template)
-  out.policy = {"name": "run", "method": method, "seed": seed} | policy
-  out.metrics["smoothness"]["upper"]["action_rate"] = {
-    "mean": rate,
-    "std": 0.25,
-    "rollouts": [rate - 0.25, rate + 0.25],
-  }
-  return out
-
-
-def tables_of(*results, labels=None, baseline=None):
-  methods = group_results(results, labels or [None] * len(results))
-  return make_tables(methods, baseline)
-
-
-def test_runs_of_one_seed_are_no_seeds(template):
-  results = [
-    result(template, "decap", 1.0, name="long"),
-    result(template, "decap", 3.0, name="short"),
-    result(template, "lcp", 2.0, name="other"),
-    result(template, "lcp", 4.0, seed=2, name="another"),
+def test_what_is_told_throughout_is_no_random_command(template):
+  fixed = copy.deepcopy(template)
+  fixed.protocol = {**fixed.protocol, "commands": "fixed", "command": [0.5, 0.0, 0.0]}
+  tables = {t.title: t for t in tables_of(fixed)}
+  assert [row.section for row in tables["Gait"].rows] == ["0.5 m/s", "1.0 m/s", "fixed"]
+  titles = [c.title for c in tables["Followed forward and backward"].columns]
+  assert titles[-1] == "Fixed"
+  titles = [
+    c.title for c in tables["Followed sideways, turning and mixed; standing"].columns
   ]
-  labels = [m.label for m in group_results(results, [None] * 4)]
-  assert sorted(labels) == ["DeCap, long", "DeCap, short", "LCP"]
-  labels = [m.label for m in group_results(results, ["a", "a", None, None])]
-  assert sorted(labels) == ["LCP", "a"]
+  assert "Fixed yaw" in titles and "Random yaw" not in titles
 
 
-def test_runs_of_other_lengths_are_no_seeds(template):
-  lengths = {1: 40_000_000, 2: 40_200_000, 3: 12_000_000}
-  results = [
-    result(template, "decap", 1.0, seed=s, samples=n) for s, n in lengths.items()
-  ]
-  results += [result(template, "decap", 1.0, seed=4), result(template, "cat", 1.0)]
-  found = {m.label: len(m.results) for m in group_results(results[:3], [None] * 3)}
-  assert found == {"DeCap, 40 M samples": 2, "DeCap, 12 M samples": 1}
-  (row,) = group_results(results[:2], [None] * 2)
-  assert (row.label, len(row.results)) == ("DeCap", 2)
-  # Those that say nothing, as older files do, are no seeds of those that do.
-  assert len(group_results(results[2:], [None] * 3)) == 3
-
-
-def test_policies_of_one_seed_that_are_called_alike_need_labels(template):
-  twins = [result(template, "decap", rate, name="model") for rate in (1.0, 2.0)]
-  with pytest.raises(UserError, match="'DeCap, model' has a result of seed 1 besides"):
-    group_results(twins, [None, None])
-  assert len(group_results(twins, ["a", "b"])) == 2
+def test_labels_break_no_table(template):
+  label = "a|b [bold]<i>"
+  cat = result(template, "cat", 2.0)
+  methods = group_results([cat, template], [label, None])
+  table = make_tables(methods, label)[0]
+  rows = formats.to_markdown(table).splitlines()[2:]
+  assert len({line.replace("\\|", "").count("|") for line in rows}) == 1
+  console = Console(width=300, file=io.StringIO(), record=True)
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr("rich.console.Console", lambda: console)
+    print_tables([table])
+  text = console.export_text()
+  assert f" {label} " in text and f"against {label}" in text
 
 
 def test_seeds_are_averaged_and_methods_ordered_as_in_the_paper(template):
@@ -173,16 +141,6 @@ def test_further_tables_are_there_where_there_are_numbers(template):
   ]
   assert texts == ["40.5", "0.58"]
   assert cost.rows[0].cells[0].mean is None
-
-
-def test_options_and_labels_make_rows_of_their_own(template):
-  table = tables_of(
-    result(template, "decap", 0.5),
-    result(template, "decap", 0.4, options={"κ": "3"}),
-    result(template, "decap", 0.3),
-    labels=[None, None, "mine"],
-  )[0]
-  assert [row.label for row in table.rows[:3]] == ["DeCap", "DeCap (κ 3)", "mine"]
 
 
 def test_every_task_table_has_the_row_that_stands_still(template):
@@ -288,6 +246,20 @@ def test_a_policy_is_shown_command_by_command(template):
   assert [row.label for row in command_tables(new)[0].rows] == ["fixed"]
 
 
+def test_nothing_is_said_of_numbers_that_do_not_exist(template):
+  """Robots that fell before their warm-up was over have not stood still."""
+  result = copy.deepcopy(template)
+  told = {"drift": None, "gait": {"lift_offs": None}}
+  result.metrics["commands"] = {"zero": told}
+  assert not [line for line in remarks(result.metrics) if "Told to stand" in line]
+  told["drift"] = 0.05
+  (line,) = [line for line in remarks(result.metrics) if "Told to stand" in line]
+  assert line == "Told to stand: drifts 0.050 m/s."
+  told["gait"]["lift_offs"] = 0.1
+  (line,) = [line for line in remarks(result.metrics) if "Told to stand" in line]
+  assert line.endswith("drifts 0.050 m/s, lifts each foot 0.10 times per second.")
+
+
 def test_the_worst_violation_is_named(template):
   new = copy.deepcopy(template)
   new.metrics["violations"]["lower"]["joint_torque"]["any_joint"]["mean"] = 0.99
@@ -336,34 +308,6 @@ def test_results_survive_their_file(template, tmp_path):
   first = (tmp_path / "metrics.json").read_bytes()
   loaded.save(tmp_path / "again.json")
   assert (tmp_path / "again.json").read_bytes() == first
-
-
-def test_other_protocols_are_refused_with_the_difference(template):
-  other = copy.deepcopy(template)
-  other.protocol = {**template.protocol, "steps": 300, "seed": 7}
-  with pytest.raises(UserError, match=r"steps: 200 against 300\.$"):
-    tables_of(template, other)
-
-
-def test_another_seed_of_the_rollouts_is_the_same_protocol(template):
-  other = copy.deepcopy(template)
-  other.protocol = {**template.protocol, "seed": 7}
-  assert tables_of(template, other, labels=["a", "b"])
-
-
-def test_other_limits_are_refused_with_the_difference(template):
-  limits = {**LAYOUT.limits, "joint_vel": {"upper": 2.0, "lower": 10.0}}
-  other = copy.deepcopy(template)
-  other.layout = dataclasses.replace(LAYOUT, limits=limits)
-  with pytest.raises(UserError, match="limit of joint_vel/upper: 1.5 against 2.0"):
-    tables_of(template, other)
-
-
-def test_other_joints_are_refused_with_the_difference(template):
-  other = copy.deepcopy(template)
-  other.layout = dataclasses.replace(LAYOUT, joint_names=("hip", "knee", "wrist"))
-  with pytest.raises(UserError, match=r"joints: 3 against 3 \(elbow, wrist\)"):
-    tables_of(template, other)
 
 
 def test_a_newer_schema_is_refused(template, tmp_path):

@@ -14,7 +14,7 @@ from tyro.conf import Positional, UseAppendAction, arg
 from decap.cli.terminal import print_tables
 from decap.errors import UserError
 from decap.files import replacing, write_text
-from decap.options.args import Args, output_folder, require_some
+from decap.options.args import Args, output_folder, refuse_idle, require_some
 from decap.options.types import OutputFile, shown, split_label
 from decap.runs import RUN_FILE
 
@@ -59,6 +59,10 @@ class CompareArgs(Args):
     require_some("RUN", self.sources)
     if self.format == "terminal" and self.output:
       raise UserError("Tables for a file need --format markdown, latex or csv.")
+    if not self.plot:
+      refuse_idle(self, ("plot_folder", "plot_format"), "--plot")
+    if not {"traces", "joints"} & {*self.plot}:
+      refuse_idle(self, ("quantity",), "--plot traces or joints")
 
   def run(self) -> None:
     """Print or write the tables, the figures and the report that were asked for."""
@@ -67,9 +71,7 @@ class CompareArgs(Args):
     labels, results = _read_results(self)
     methods = group_results(results, labels)
     tables = make_tables(methods, self.baseline)
-    figures = (
-      _draw(self, methods) if self.plot else {}
-    )  # Or refuse, with nothing written.
+    figures = _draw(self, methods)  # Or refuse, with nothing written.
     _write_tables(self, tables)
     # Tables that are piped somewhere end with their last row.
     screen = sys.stdout if self.output else sys.stderr
@@ -129,6 +131,8 @@ def _draw(args: CompareArgs, methods: Sequence[MethodResults]) -> dict[Path, Fig
   from decap.evaluation import plots
   from decap.evaluation.report import find_training, find_trajectories
 
+  if not args.plot:
+    return {}
   results = {method.label: method.results[0] for method in methods}
   recorded, training = find_trajectories(results), find_training(methods)
   draw: dict[str, Callable[[], Figure]] = {

@@ -11,7 +11,14 @@ from decap.cli import checks
 from decap.deploy import bundle
 from decap.errors import UserError
 from decap.options import machine, types
-from decap.options.args import above, at_least, at_most, between, require_some
+from decap.options.args import (
+  above,
+  at_least,
+  at_most,
+  between,
+  refuse_idle,
+  require_some,
+)
 from decap.options.velocity import out_of_range, read_commands, spell
 from decap.rl import checkpoint_files
 from decap.runs import RunSpec, build_configs, load_spec
@@ -64,6 +71,8 @@ class PlayArgs(types.Computing):
       )
     if len(self.policies) > 1 and not self.video:
       raise UserError("Several policies make a video side by side: give --video too.")
+    if not self.video:
+      refuse_idle(self, ("seconds", "size"), "--video")
 
   def run(self) -> None:
     """Build the play variant of the run's environment, then record or show it."""

@@ -96,7 +96,8 @@ class ProfileArgs(Simulating):
     tables = profiles.joint_tables(walking) if self.joints else []
     for table in (profiles.row_table(walking, needs, limits), *tables):
       Console().print(table, crop=False)
-    profiles.write_limits(Path(self.output), limits, rule, policy.info, walking.layout)
+    walked = {**policy.info, "task": task}
+    profiles.write_limits(Path(self.output), limits, rule, walked, walking.layout)
     _warn(walking.share_above(limits), profiles.MAX_SHARE)
     print(f"Wrote {self.output}; use it with 'decap train --limits {self.output}'.")
 

@@ -23,6 +23,7 @@ def evaluate_with_bar(
   title: str, policy: Policy, protocol: Protocol, **options: Any
 ) -> Evaluation:
   """Evaluate a policy, under a bar that shows how far it is."""
+  from rich.markup import escape
   from rich.progress import MofNCompleteColumn, Progress, TimeElapsedColumn
 
   from decap.evaluation.rollout import evaluate
@@ -30,7 +31,7 @@ def evaluate_with_bar(
   columns = (*Progress.get_default_columns(), MofNCompleteColumn(), TimeElapsedColumn())
   explained = checks.explained_memory(options.get("device", "cpu"), "--envs")
   with explained, Progress(*columns) as progress:
-    task = progress.add_task(title, total=protocol.steps)
+    task = progress.add_task(escape(title), total=protocol.steps)
     show = partial(progress.update, task)
     return evaluate(policy, protocol, on_step=lambda n: show(completed=n), **options)
 
@@ -45,7 +46,7 @@ def print_tables(tables: Sequence[Table]) -> None:
   for table in tables:
     # Where a table is wider than the terminal, its lines go on in the next one.
     console.print(to_rich(table), crop=False)
-  console.print(tables[0].note)
+  console.print(tables[0].note, markup=False)  # Labels may have brackets.
 
 
 def program() -> str:

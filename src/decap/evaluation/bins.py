@@ -58,12 +58,11 @@ class Bins:
 
 
 def summary(values: torch.Tensor | Sequence[float]) -> dict[str, Any]:
-  """Mean, standard deviation (n - 1; 0 for one) and the values themselves. # [R]"""
+  """Mean, standard deviation (n - 1; none for one) and the values themselves. # [R]"""
   values = torch.as_tensor(values, dtype=torch.float64)
-  std = values.std() if len(values) > 1 else torch.zeros(())
   return {
     "mean": number(float(values.mean())),
-    "std": number(float(std)),
+    "std": number(float(values.std())) if len(values) > 1 else None,
     "rollouts": [number(v) for v in values.tolist()],
   }
 

@@ -59,21 +59,32 @@ def share(
   return Column(title, path, decimals, 100.0, better, unit)
 
 
-def contents(layout: Layout, segments: Mapping[str, str]) -> Iterator[Contents]:
-  """The paper's two tables first, then how they walk, then violations and δ̄."""
-  groups, walks = layout.groups, CONDITIONS.items()
+def contents(
+  layout: Layout, segments: Mapping[str, str], told: str = "random"
+) -> Iterator[Contents]:
+  """The paper's two tables first, then how they walk, then violations and δ̄.
+
+  Args:
+    told: How commands were given where no single one is named.
+  """
+  groups = layout.groups
+  walks = [(name if under else told, under) for name, under in CONDITIONS.items()]
   yield "Smoothness", "Group", {group: smoothness(layout, group) for group in groups}
   yield TASK, "", {"": task(layout)}
-  straight = (*_commands("forward", "backward"), _followed("Random", ()))
+  straight = (*_commands("forward", "backward"), _followed(told.capitalize(), ()))
   yield "Followed forward and backward", "", {"": straight}
-  yield "Followed sideways, turning and mixed; standing", "", {"": following_others()}
+  yield (
+    "Followed sideways, turning and mixed; standing",
+    "",
+    {"": following_others(told)},
+  )
   yield "Gait", "Commands", {walk: gait(under) for walk, under in walks}
   postures = {walk: posture(segments, under) for walk, under in walks}
   yield "Angular velocity (root mean square)", "Commands", postures
   forward = {
     f"{group}, {walk}": smoothness(layout, group, under)
     for group in groups
-    for walk, under in list(walks)[:2]
+    for walk, under in walks[:2]
   }
   yield "Smoothness while walking forward", "Group", forward
   steps, joint_steps = (
@@ -138,12 +149,12 @@ def task(layout: Layout) -> Columns:
   )
 
 
-def following_others() -> Columns:
+def following_others(told: str) -> Columns:
   """Followed sideways, turning and mixed, and what happens without a command."""
   zero, stops = ("commands", "zero"), ("commands", "stop", "falls_per_minute")
   return (
     *_commands("left", "right", "turn", "mixed"),
-    _followed("Random yaw", (), "followed_yaw"),
+    _followed(f"{told.capitalize()} yaw", (), "followed_yaw"),
     Column("Drift at zero", (*zero, "drift"), decimals=3, unit="m/s"),
     Column("Lift-offs at zero", (*zero, "gait", "lift_offs"), unit="1/s"),
     Column("Stops that fall", stops, 1, 100.0 * fallen_stops(1.0), unit="%"),

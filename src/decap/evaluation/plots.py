@@ -75,9 +75,12 @@ def response(results: Results) -> Figure:
         if curve and curve["command"]:
           ax.plot(curve["command"], curve["mean"], label=label, **looks)
           largest = max(largest, *map(abs, curve["command"]))
-        for told in result.metrics.get("commands", {}).values():
-          command, achieved = told["command"], told["velocity"]
-          if command[axis] and not any(command[:axis] + command[axis + 1 :]):
+        for which, told in result.metrics.get("commands", {}).items():
+          command = told["command"]
+          achieved = np.array(told["velocity"], float)  # NaN where there is none.
+          # Who is told to stop walks and stands in turns.
+          alone = not any(command[:axis] + command[axis + 1 :])
+          if command[axis] and alone and which != "stop":
             ax.plot(command[axis], achieved[axis], "o", ms=4, color=looks["color"])
       ideal = (-largest, largest)
       ax.plot(ideal, ideal, color="#888888", lw=0.9, zorder=0)
@@ -160,7 +163,8 @@ def joint_violations(results: Results, quantity: str = "joint_vel") -> Figure:
     height = 0.8 / len(results)
     for i, (label, result) in enumerate(results.items()):
       joints = result.metrics["joints"]
-      share = [100 * joints[name]["violations"][quantity] for name in names]
+      told = [joints[name]["violations"][quantity] for name in names]
+      share = 100 * np.array(told, float)  # NaN where no step counted.
       offset = (i - (len(results) - 1) / 2) * height
       places, colour = np.arange(len(names)) + offset, style(i)["color"]
       ax.barh(places, share, height, label=label, color=colour)

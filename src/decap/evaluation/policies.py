@@ -13,6 +13,7 @@ from torch import Tensor
 from decap.constraints import TerminationCfg
 from decap.deploy.bundle import JSON_FILE, ONNX_FILE, bundle_name, load_bundle
 from decap.errors import UserError
+from decap.evaluation.layout import limits_by_row
 from decap.export import CLOCK_PARAMS, torch_from_onnx
 
 STAND = "stand"
@@ -34,8 +35,8 @@ class Policy:
   act: Act | None
   """None: the action zero."""
   info: dict[str, Any]
-  """`source`, `name`, `method`, `seed`, `task`, `iteration` and `options`: what a
-  metrics file says about it."""
+  """`source`, `name`, `method`, `seed`, `task`, `iteration`, `options` and `changes`:
+  what a metrics file says about it."""
   description: dict[str, Any] | None = None
   """What a bundle says of robot and observations; None for the action zero."""
 
@@ -165,6 +166,7 @@ def _info(
     **{key: description.get(key) for key in ("method", "seed", "task", "iteration")},
     **_samples(description),
     "options": _options(description, run),
+    "changes": {**_overrides(run), **limits_by_row(run.get("limits") or {})},
   }
 
 
@@ -176,6 +178,15 @@ def _samples(description: Mapping[str, Any]) -> dict[str, int]:
   return {"samples": each * iterations} if each and iterations else {}
 
 
+def _overrides(run: Mapping[str, Any]) -> dict[str, str]:
+  """Fields of the configs that a run changed, by their whole names."""
+  found, tokens = {}, iter(run.get("overrides", ()))
+  for token in tokens:
+    name, _, value = token.removeprefix("--").partition("=")
+    found[name] = value or next(tokens, "")
+  return found
+
+
 def _options(description: Mapping[str, Any], run: Mapping[str, Any]) -> dict[str, str]:
   """What sets a run apart from its method's defaults, for the label of its row."""
   options = {}
@@ -184,10 +195,7 @@ def _options(description: Mapping[str, Any], run: Mapping[str, Any]) -> dict[str
     value = description.get("constraints", {}).get(key, default)
     if value != default:
       options[symbol] = f"{value:g}"
-  tokens = iter(run.get("overrides", ()))
-  for token in tokens:
-    name, _, value = token.removeprefix("--").partition("=")
-    value = value or next(tokens, "")
+  for name, value in _overrides(run).items():
     if name.removeprefix("env.termination.") not in SYMBOLS:
       # Weights of two rewards, for example, are told apart.
       options[".".join(name.split(".")[-2:])] = value

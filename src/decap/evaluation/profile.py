@@ -132,7 +132,9 @@ def write_limits(
   policy: Mapping[str, Any],
   layout: Layout,
 ) -> None:
-  """Write a limits file for `decap train --limits`."""
+  """Write a limits file for `decap train --limits`; `policy` says where it walked."""
+  import yaml
+
   rules = ", ".join(f"{group}: quantile {q:g}" for group, q in rule.items())
   lines = [
     f"# Limits measured on {policy.get('source')} ({policy.get('task') or 'task'}).",
@@ -141,11 +143,8 @@ def write_limits(
   ]
   for name, values in limits.items():
     unit = f"  # {layout.unit(name)}" if layout.unit(name) else ""
-    if name in layout.scalars:
-      lines.append(f"  {name}: {values!r}{unit}")
-      continue
-    lines.append(f"  {name}:{unit}")
-    lines += [f"    {group}: {value!r}" for group, value in values.items()]
+    head, *rest = yaml.safe_dump({name: values}, sort_keys=False).splitlines()
+    lines += [f"  {line}" for line in (head + unit, *rest)]
   write_text(path, "\n".join(lines) + "\n")
 
 

@@ -132,13 +132,20 @@ class Protocol:
 
   def is_within(self, other: Mapping[str, Any]) -> bool:
     """Whether an evaluation, by what its file says, is of this kind and no smaller."""
-    ours, sizes = self.to_dict(), ("rollouts", "envs", "steps")
-    alike = {**other, **{name: ours[name] for name in sizes}}
-    least, there = (math.prod(p[name] for name in sizes) for p in (ours, other))
-    return not differing(alike, ours) and there >= least
+    ours = self.to_dict()
+    alike = {**other, **{name: ours[name] for name in SIZES}}
+    return not differing(alike, ours) and size_of(other) >= size_of(ours)
 
   def to_dict(self) -> dict[str, Any]:
     return {**asdict(self), "command": list(self.command) if self.command else None}
+
+
+SIZES = ("rollouts", "envs", "steps")
+
+
+def size_of(protocol: Mapping[str, Any]) -> int:
+  """Steps of all robots that are told what the protocol says."""
+  return math.prod(protocol[name] for name in SIZES)
 
 
 def file_names(label: str) -> tuple[str, str]:

@@ -33,10 +33,12 @@ def make_report(
   recorded = find_trajectories(first)
   clips = {name: data for name, t in recorded.items() if (data := clip(t)) is not None}
   figures = "".join(_figures(first, recorded, find_training(methods)))
+  several = any(len(method.results) > 1 for method in methods)
+  note = "Of each row the first seed, but for training curves." if several else ""
   sections = [
     tables_section("Results", tables),
     _section("Playback", playback_html(clips) if clips else _missing("playback")),
-    _section("Figures", f'<div class="figures">{figures}</div>'),
+    _section("Figures", f'{_note(note)}<div class="figures">{figures}</div>'),
     _section("Configuration", _configuration(methods, command)),
   ]
   return make_page("Smoothness of locomotion policies", ", ".join(first), sections)
@@ -59,7 +61,7 @@ def make_page(title: str, lead: str, sections: Sequence[str]) -> str:
 
 def tables_section(title: str, tables: Sequence[Table]) -> str:
   """A section of `make_page` with tables under one note."""
-  parts = [f'<p class="note">{html.escape(tables[0].note)}</p>']
+  parts = [_note(tables[0].note)]
   parts += [
     f"<h3>{html.escape(table.title)}</h3>"
     f'<div class="scroll" tabindex="0">{to_html(table)}</div>'
@@ -99,6 +101,10 @@ def find_training(methods: Sequence[MethodResults]) -> dict[str, Path]:
 
 def _section(title: str, content: str) -> str:
   return f"<section><h2>{html.escape(title)}</h2>\n{content}\n</section>"
+
+
+def _note(text: str) -> str:
+  return f'<p class="note">{html.escape(text)}</p>' if text else ""
 
 
 def _figures(
@@ -154,6 +160,10 @@ def _missing(what: str) -> str:
 def _configuration(methods: Sequence[MethodResults], command: str) -> str:
   results = [result for method in methods for result in method.results]
   engines = {f"{r.engine.get('backend')} on {r.engine.get('device')}" for r in results}
+  versions: dict[str, str] = {}
+  for name in dict.fromkeys(n for r in results for n in r.versions):
+    found = {r.versions[name] for r in results if name in r.versions}
+    versions[name] = " and ".join(sorted(found))
   told = {
     "command": command,
     "policies": {
@@ -162,7 +172,7 @@ def _configuration(methods: Sequence[MethodResults], command: str) -> str:
     "physics": sorted(engines),
     "protocol": results[0].protocol,
     "limits": results[0].layout.limits,
-    "versions": results[0].versions,
+    "versions": versions,
   }
   return f"<pre>{html.escape(json.dumps(told, indent=2, ensure_ascii=False))}</pre>"
 
@@ -182,10 +192,12 @@ def clip(trajectory: Trajectory) -> dict[str, Any] | None:
   start = min(int(trajectory.protocol.get("warmup", 0)), trajectory.num_steps - 1)
   stop = min(start + round(CLIP_S / dt), trajectory.num_steps)
   ended = trajectory.fell | trajectory.timed_out  # [T, B]
-  env = int(ended[start : stop - 1].sum(0).argmin())
+  broken = ~np.isfinite(trajectory.points).all((2, 3))  # [T, B]
+  env = int((ended | broken)[start : stop - 1].sum(0).argmin())
   stride = max(1, round(FRAME_S / dt))
   frames = slice(start, stop, stride)
   points = trajectory.points[frames, env].astype(np.float64)  # [F, P, 3]
+  points = np.nan_to_num(points)
   points[..., :2] -= points[0, 0, :2]
   millimetres = np.clip(np.round(points * 1000), -32768, 32767).astype("<i2")
   speeds = np.stack(
@@ -198,7 +210,7 @@ def clip(trajectory: Trajectory) -> dict[str, Any] | None:
     "groups": trajectory.skeleton.get("groups", [""] * points.shape[1]),
     "names": list(trajectory.layout.groups),
     "points": base64.b64encode(millimetres.tobytes()).decode(),
-    "speeds": np.round(speeds.astype(np.float64), 2).tolist(),
+    "speeds": np.round(np.nan_to_num(speeds).astype(np.float64), 2).tolist(),
   }
 
 
@@ -210,7 +222,7 @@ def playback_html(clips: Mapping[str, dict[str, Any]]) -> str:
     for i in range(len(clips))
   )
   data = [{"label": label, **clip} for label, clip in clips.items()]
-  text = json.dumps(data).replace("<", "\\u003c")
+  text = json.dumps(data, allow_nan=False).replace("<", "\\u003c")
   script = Path(__file__).with_name("playback.js").read_text("utf-8")
   return (
     f'<div class="clips">{figures}</div>\n{_CONTROLS}\n'

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 
 from decap.errors import UserError
 from decap.evaluation.layout import Layout, limits_by_row
-from decap.evaluation.protocol import Protocol, differing, file_names
+from decap.evaluation.protocol import Protocol, differing, file_names, size_of
 from decap.files import write_text
 
 METRICS_FORMAT = "decap-metrics"
@@ -134,21 +135,22 @@ def keep_larger(
     found = load_result(path)
   except UserError:
     return  # What cannot be read is replaced.
-  rollouts, envs, steps = (found.protocol[n] for n in ("rollouts", "envs", "steps"))
-  size = rollouts * envs
-  now = protocol.rollouts * protocol.envs * protocol.steps
-  ours, theirs = (
-    {**p, "source": ""} for p in (policy, found.policy)
-  )  # As it was typed.
-  if ours == theirs and size * steps > now:
+  # Its source is as it was typed, and older files lack some.
+  same = all(
+    found.policy[name] == value
+    for name, value in policy.items()
+    if name in found.policy and name != "source"
+  )
+  if same and size_of(found.protocol) > size_of(protocol.to_dict()):
+    sizes = "{rollouts} × {envs} environments × {steps} steps".format(**found.protocol)
     raise UserError(
-      f"{path} holds a larger evaluation of this policy ({size} environments × {steps} "
-      "steps): delete it, or give --output DIR."
+      f"{path} holds a larger evaluation of this policy ({sizes}): delete it, or give "
+      "--output DIR."
     )
 
 
 def check_comparable(results: Sequence[Result]) -> None:
-  """Refuse results of different protocols, joints, groups or limits."""
+  """Refuse results of different protocols, joints, groups, limits or rewards."""
   for other in results[1:]:
     differences = differing(results[0].protocol, other.protocol)
     differences += _layout_differences(results[0].layout, other.layout)
@@ -176,5 +178,9 @@ def _layout_differences(a: Layout, b: Layout) -> list[str]:
     differences.append("body groups")
   ours, theirs = limits_by_row(a.limits), limits_by_row(b.limits)
   differences += [f"limit of {text}" for text in sorted(differing(ours, theirs))]
-  steps = [{n: getattr(x, n) for n in ("control_dt", "physics_dt")} for x in (a, b)]
-  return differences + differing(*steps)
+  names = ["control_dt", "physics_dt", "p_max", "scalar_p_max"]
+  # Older files do not know what the task pays.
+  if not any(map(math.isnan, a.tracking_reward + b.tracking_reward)):
+    names.append("tracking_reward")
+  rest = [{name: getattr(layout, name) for name in names} for layout in (a, b)]
+  return differences + differing(*rest)

@@ -68,7 +68,9 @@ def figures(results: Sequence[Results]) -> dict[str, Figure]:
 
 def _curve(axis, walk: dict[str, Any], curve: str, label: str, index: int) -> None:
   values = np.array(walk["over_time"][curve])
-  dt = walk["seconds"] / max(1, len(values))
+  if not len(values):  # It fell before its walk began.
+    return
+  dt = walk["seconds"] / len(values)
   width = min(len(values), max(1, round(SMOOTH_S / dt)))
   smooth = np.sqrt(np.convolve(values**2, np.ones(width) / width, mode="same"))
   looks = style(index)

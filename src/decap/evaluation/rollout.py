@@ -56,11 +56,10 @@ class Evaluation:
   def save(self, folder: Path, label: str = "") -> Path:
     """Write both files; returns that of the metrics."""
     metrics, trajectory = (folder / name for name in file_names(label))
+    trajectory.unlink(missing_ok=True)  # It would not fit the metrics.
     self.result.save(metrics)
     if self.trajectory is not None:
       self.trajectory.save(trajectory)
-    else:
-      trajectory.unlink(missing_ok=True)  # It would not fit the metrics.
     return metrics
 
 

@@ -96,12 +96,13 @@ def to_rich(table: Table) -> Any:
   for head, *texts in zip(*lines, strict=True):
     # A narrow terminal breaks lines between words, never within one.
     longest = max(len(word) for text in (head, *texts) for word in text.split())
-    out.add_column(head, justify="right", min_width=longest)
+    out.add_column(escape(head), justify="right", min_width=longest)
   for row, section, ended in _rows(table):
     if ended:
       out.add_section()
-    name = row.name.replace(" [", "\n[")  # Marks on a line of their own.
-    out.add_row(*section, escape(name), *_cell_texts(row, table, _RICH))
+    marks = row.name.removeprefix(row.label)  # On a line of their own.
+    names = (*section, f"{row.label}\n{marks.strip()}".strip())
+    out.add_row(*map(escape, names), *_cell_texts(row, table, _RICH))
   return out
 
 
@@ -206,7 +207,7 @@ def _html_name(row: Row) -> str:
 
 
 def _pipes(cells: Sequence[str]) -> str:
-  return "| " + " | ".join(cells) + " |"
+  return "| " + " | ".join(cell.replace("|", r"\|") for cell in cells) + " |"
 
 
 _LATEX_CHARACTERS: dict[str, str] = {
@@ -217,6 +218,7 @@ _LATEX_CHARACTERS: dict[str, str] = {
   "↓": r"$\downarrow$",
   "↑": r"$\uparrow$",
   "→": r"$\to$",
+  **{char: f"${char}$" for char in "<>|"},
   "±": r"$\pm$",
   "×": r"$\times$",
   "²": r"\textsuperscript{2}",

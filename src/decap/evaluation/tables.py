@@ -100,22 +100,22 @@ def group_results(
   owns = _own_labels(results)
   triples = list(zip(results, labels, owns, strict=True))
   seeds = Counter((own, r.policy.get("seed")) for r, label, own in triples if not label)
-  methods: dict[str, MethodResults] = {}
-  for result, label, own in triples:
+  rows: dict[str, dict[int, Result]] = {}
+  for i, (result, label, own) in enumerate(triples):
     seed = result.policy.get("seed")
     if seeds[own, seed] > 1:
       own = f"{own}, {result.policy.get('name')}"
-    name = label or own
-    row = methods.setdefault(name, MethodResults(name, [])).results
-    if not label and seed in [other.policy.get("seed") for other in row]:
+    row = rows.setdefault(name := label or own, {})
+    twins = [j for j, other in row.items() if other.policy.get("seed") == seed]
+    if twins and not all(labels[j] for j in (*twins, i)):
       raise UserError(
         f"The row '{name}' has a result of seed {seed} besides {where(result)}: "
         "LABEL=RUN gives each its own."
       )
-    row.append(result)
+    row[i] = result
   rank = {name: place for place, name in enumerate(METHOD_TITLES)}
   return sorted(
-    methods.values(),
+    (MethodResults(name, list(row.values())) for name, row in rows.items()),
     key=lambda method: rank.get(method.results[0].policy.get("method"), len(rank)),
   )
 
@@ -134,7 +134,7 @@ def make_tables(
   tables = []
   # Older files know of no grounds.
   layout = max((r.layout for r in results), key=lambda layout: len(layout.grounds))
-  shown = cols.contents(layout, _segments(results))
+  shown = cols.contents(layout, _segments(results), results[0].protocol["commands"])
   for title, group, sections in (*shown, *more):
     rows = [
       row
@@ -284,15 +284,22 @@ def _label(result: Result) -> str:
 
 
 def _own_labels(results: Sequence[Result]) -> list[str]:
-  """Method and options of each, and its samples where others of these have not as many."""
+  """Method and options of each; name or samples where others of these are not alike."""
   labels = [_label(result) for result in results]
-  samples = [result.policy.get("samples", 0) for result in results]
   found = []
-  for label, own in zip(labels, samples, strict=True):
-    all_of_it = [n for n, other in zip(samples, labels, strict=True) if other == label]
-    differ = max(all_of_it) > 1.01 * min(all_of_it)
-    near = next(n for n in all_of_it if abs(n - own) <= 0.01 * own)
-    found.append(f"{label}, {near / 1e6:.3g} M samples" if differ and own else label)
+  for label, result in zip(labels, results, strict=True):
+    alike = [
+      r.policy for r, other in zip(results, labels, strict=True) if other == label
+    ]
+    changes = [policy["changes"] for policy in alike if "changes" in policy]
+    if any(other != changes[0] for other in changes):
+      label += f", {result.policy.get('name')}"
+    samples = [policy.get("samples", 0) for policy in alike]
+    own = result.policy.get("samples", 0)
+    if max(samples) > 1.01 * min(samples) and own:
+      near = next(n for n in samples if abs(n - own) <= 0.01 * own)
+      label += f", {near / 1e6:.3g} M samples"
+    found.append(label)
   return found
 
 

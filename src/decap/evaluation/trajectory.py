@@ -10,12 +10,15 @@ docs/evaluation.md lists fields and units. `load_trajectory` opens it.
 from __future__ import annotations
 
 import json
+import zlib
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from zipfile import BadZipFile
 
 import numpy as np
 
+from decap.deploy.description import MALFORMED
 from decap.errors import UserError, check_known
 from decap.evaluation.layout import Layout
 from decap.files import replacing
@@ -120,12 +123,12 @@ def load_trajectory(path: Path | str) -> Trajectory:
     with np.load(path, allow_pickle=False) as archive:
       meta = json.loads(str(archive["meta"]))
       arrays = {name: archive[name] for name in archive.files if name != "meta"}
-  except (OSError, ValueError, KeyError) as error:
-    raise UserError(f"{path} is not a trajectory file: {error}") from error
-  if meta["schema"] > TRAJECTORY_SCHEMA:
-    raise UserError(
-      f"{path} has trajectory schema {meta['schema']}, newer than the {TRAJECTORY_SCHEMA}"
-      " that this version of decap reads; update decap"
-    )
-  more = {name: meta[name] for name in _META} | {"rollout": tuple(meta["rollout"])}
-  return Trajectory(Layout.from_dict(meta["layout"]), arrays, **more)
+    if meta["schema"] > TRAJECTORY_SCHEMA:
+      raise UserError(
+        f"{path} has trajectory schema {meta['schema']}, newer than the "
+        f"{TRAJECTORY_SCHEMA} that this version of decap reads; update decap."
+      )
+    more = {name: meta[name] for name in _META} | {"rollout": tuple(meta["rollout"])}
+    return Trajectory(Layout.from_dict(meta["layout"]), arrays, **more)
+  except (OSError, EOFError, BadZipFile, zlib.error, *MALFORMED) as error:
+    raise UserError(f"{path} is not a trajectory file: {error}.") from error

@@ -47,10 +47,10 @@ def remarks(metrics: Mapping[str, Any]) -> Iterator[str]:
   """Sentences on standing, stopping, the worst violation, and the verdict."""
   if zero := metrics["commands"].get("zero"):
     drift, lifted = zero["drift"], zero["gait"]["lift_offs"]
-    yield (
-      f"Told to stand: drifts {drift or 0.0:.3f} m/s, lifts each foot "
-      f"{lifted or 0.0:.2f} times per second."
-    )
+    seen = [] if drift is None else [f"drifts {drift:.3f} m/s"]
+    seen += [] if lifted is None else [f"lifts each foot {lifted:.2f} times per second"]
+    if seen:
+      yield f"Told to stand: {', '.join(seen)}."
   stop = metrics["commands"].get("stop")
   if stop and stop["falls_per_minute"] is not None:
     fallen = fallen_stops(stop["falls_per_minute"])

@@ -138,6 +138,14 @@ SEED = bounded(
 )
 
 
+def refuse_idle(options: Args, names: Sequence[str], without: str) -> None:
+  """Refuse options that were given, and do nothing without another."""
+  for field in dataclasses.fields(options):
+    if field.name in names and getattr(options, field.name) != field.default:
+      option = field.name.replace("_", "-")
+      raise UserError(f"--{option} does nothing without {without}.")
+
+
 def require_some(what: str, given: Sequence[Any]) -> None:
   """At least one of the arguments that have no name."""
   if not given:
