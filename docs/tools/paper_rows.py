@@ -31,6 +31,7 @@ TITLES = {
   "fading": "DeCap, forgetful guard",
   "published": "Smoothness rewards, σ 1.0",
   "cpu": "DeCap, 15 M samples",
+  "profiled": "DeCap, profiled limits",
   "thin-decap": "DeCap, thin ground",
   "thin-smoothness-rewards": "Smoothness rewards, thin ground",
   "thin-cat": "CaT, thin ground",
@@ -163,6 +164,14 @@ SECTIONS = (
     paper=True,
     shown=BRIEF,
   ),
+  Section(
+    "profiled",
+    "Limits by the paper's rule",
+    "g1-flat",
+    "decap",
+    ("profiled",),
+    shown=(*BRIEF, SHOWN[2], SHOWN[6]),
+  ),
   Section("rough", "Rough ground", "g1-rough"),
   Section("23dof", "23 degrees of freedom", "g1-23dof-flat", shown=BRIEF),
 )
@@ -253,7 +262,7 @@ def read_methods(
 def _belongs(row: str, section: Section) -> bool:
   if section.rows:
     return section.has(row) or row == section.baseline
-  return not any(other.has(row) for other in SECTIONS)
+  return not any(s.has(row) for s in SECTIONS if s.task == section.task)
 
 
 def title_of(row: str) -> str:
