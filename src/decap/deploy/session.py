@@ -36,7 +36,9 @@ LISTEN_S = 0.5
 """How long other publishers are listened for before anything is sent."""
 FAREWELL_S = 2.0
 """Damping before the controller leaves."""
-WATCHDOG_GONE = "the watchdog has ended: a dead controller would not be noticed"
+WATCHDOG_GONE = (
+  "the watchdog has ended or hangs: a dead controller would not be noticed"
+)
 REAL_TIME_PRIORITY = 40
 """Above ordinary programs, below what the kernel itself needs."""
 
