@@ -380,3 +380,16 @@ def test_real_time_priority_is_given_back_without_privileges(monkeypatch):
   with real_time(True) as note:
     assert note == ""
   assert policies[-1] == os.SCHED_OTHER | os.SCHED_RESET_ON_FORK
+
+
+@pytest.mark.parametrize("name", ["flight.bin", "events.jsonl"])
+def test_a_flight_is_not_overwritten(capsys, monkeypatch, tmp_path, name):
+  opened = []
+  monkeypatch.setattr(session, "open_robot", lambda *_: opened.append(1))
+  flight = tmp_path / name
+  flight.write_text("the only one")
+  argv = ["deploy", str(POLICY), "--interface", "lo", "--log", str(tmp_path)]
+  expected = f"There is a flight in {tmp_path} already: give --log another folder."
+  assert _fails(capsys, *argv) == f"decap: {expected}"
+  assert not opened and os.listdir(tmp_path) == [name]
+  assert flight.read_text() == "the only one"

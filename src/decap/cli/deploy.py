@@ -68,7 +68,7 @@ class DeployArgs(Args):
 def _drive(options: DeployArgs, bundles, motors) -> int:
   from decap.deploy import session
   from decap.deploy.operator import make_operator
-  from decap.deploy.recorder import Recorder
+  from decap.deploy.recorder import Recorder, is_flight
   from decap.deploy.screen import Screen
   from decap.deploy.unitree import ROBOT_DOMAIN, SIMULATION_DOMAIN
 
@@ -76,14 +76,16 @@ def _drive(options: DeployArgs, bundles, motors) -> int:
   domain = options.domain
   if domain is None:
     domain = SIMULATION_DOMAIN if options.simulator else ROBOT_DOMAIN
+  default = f"flights/{datetime.now():%Y%m%d-%H%M%S}"
+  log = None if options.no_log else Path(options.log or default)
+  if log and is_flight(log):
+    raise UserError(f"There is a flight in {log} already: give --log another folder.")
   operator, help_line = make_operator(options.input)
   robot = screen = watchdog = recorder = None
   try:
     robot = session.open_robot(
       motors, interface, domain, options.simulator, options.wait
     )
-    default = f"flights/{datetime.now():%Y%m%d-%H%M%S}"
-    log = None if options.no_log else Path(options.log or default)
     watchdog = session.start_watchdog(robot, interface, domain, options.simulator, log)
     screen = Screen(help_line)
     recorder = Recorder(log, options.log_mb) if log else None
