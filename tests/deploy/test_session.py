@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import termios
 import time
 from pathlib import Path
 
@@ -393,3 +394,37 @@ def test_a_flight_is_not_overwritten(capsys, monkeypatch, tmp_path, name):
   assert _fails(capsys, *argv) == f"decap: {expected}"
   assert not opened and os.listdir(tmp_path) == [name]
   assert flight.read_text() == "the only one"
+
+
+WAITING = f"""
+import sys, time
+from decap.cli import main
+from decap.deploy import session
+def open_robot(*_):
+  print("waiting", flush=True)
+  time.sleep(60.0)
+session.open_robot = open_robot
+argv = ["deploy", {str(POLICY)!r}, "--interface", "lo", "--input", "keyboard"]
+sys.exit(main([*argv, "--no-log"]))
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_before_the_drive_gives_the_terminal_back(number):
+  leader, follower = os.openpty()
+  before = termios.tcgetattr(follower)
+  process = subprocess.Popen(
+    [sys.executable, "-c", WAITING],
+    stdin=follower,
+    stdout=subprocess.PIPE,
+    stderr=subprocess.PIPE,
+    cwd=ROOT,
+  )
+  assert process.stdout is not None and process.stdout.readline() == b"waiting\n"
+  assert termios.tcgetattr(follower) != before and not os.get_blocking(follower)
+  process.send_signal(number)
+  _, err = process.communicate(timeout=30)
+  assert termios.tcgetattr(follower) == before and os.get_blocking(follower)
+  assert process.returncode == 128 + number and not err
+  os.close(leader)
+  os.close(follower)

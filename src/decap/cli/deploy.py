@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import sys
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -54,7 +56,7 @@ class DeployArgs(Args):
 
   def run(self) -> int:
     """Drive."""
-    from decap.deploy.session import load_policies
+    from decap.deploy.session import load_policies, on_signals
 
     bundles, motors = load_policies(self.bundles)
     if self.dry_run:
@@ -62,7 +64,13 @@ class DeployArgs(Args):
 
       print(report(bundles[0], measure(bundles[0], motors)))
       return 0
-    return _drive(self, bundles, motors)
+    # Until the drive asks for its own end, the keyboard's terminal must be given back.
+    with on_signals(_leave, signal.SIGTERM, signal.SIGHUP):
+      return _drive(self, bundles, motors)
+
+
+def _leave(number: int, frame: object) -> None:
+  sys.exit(128 + number)
 
 
 def _drive(options: DeployArgs, bundles, motors) -> int:
