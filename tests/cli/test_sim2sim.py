@@ -1,5 +1,6 @@
 import dataclasses
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import pytest
 from decap.cli import main, sim2sim
 from decap.deploy import looks
 from decap.deploy.bundle import load_bundle
+from decap.deploy.grounds import TERRAINS
 from decap.deploy.simulation import SimCfg
 from decap.errors import UserError
 from decap.evaluation import robot_tables, robustness
@@ -97,6 +99,13 @@ def test_terrains_are_checked_before_mujoco_is_loaded():
   )
   done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
   assert done.stdout == "False\n", done.stderr
+
+
+@pytest.mark.parametrize("command", ["sim2sim", "simulator"])
+def test_terrains_are_in_the_help(command, capsys):
+  with pytest.raises(SystemExit):
+    main([command, "--help"])
+  assert set(TERRAINS) <= set(re.findall(r"[\w-]+", capsys.readouterr().out))
 
 
 def test_a_bundle_with_a_renamed_joint_is_refused(capsys, tmp_path):

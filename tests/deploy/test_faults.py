@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from decap.cli import main
+from decap.cli.faults import _line
 from decap.deploy import campaign, controller, faults, grounds
 from decap.deploy.faults import KINDS, STOPPED, TOLERATED, Outcome, make_plan, play
 from decap.deploy.kill import play_kill
@@ -22,7 +23,7 @@ IN_PROCESS = [kind for kind in KINDS if kind != "killed controller"]
 
 
 def test_every_class_has_one_end_and_seeds_decide():
-  assert len(KINDS) == len(set(KINDS)) == 16
+  assert len(KINDS) == len(set(KINDS)) == 17
   assert set(KINDS) == set(TOLERATED) | set(STOPPED)
   starts = {make_plan("sustained loss", seed).start_s for seed in range(20)}
   assert len(starts) > 15
@@ -133,3 +134,15 @@ def test_a_walk_of_the_soak_ends_before_its_course_does(monkeypatch):
   monkeypatch.setitem(grounds.TERRAINS, "short", short)
   leg = campaign.walk_leg(released(), "short", seed=0)
   assert leg.end == "walked" and 1.0 < leg.seconds < 15.0
+
+
+def test_a_reaction_in_the_same_cycle_takes_no_negative_time():
+  outcome = Outcome("second publisher", 0, True, "another program", -2.2e-16)
+  expected = "second publisher: 1 of 1, damping after at most 0 ms"
+  assert _line(outcome, [outcome]) == expected
+
+
+def test_a_growing_delay_ends_as_stated(monkeypatch):
+  monkeypatch.setattr(faults, "AFTER_S", 0.2)
+  outcome = play("growing delay", 2, released())
+  assert outcome.passed and 0.05 < outcome.reaction_s, outcome

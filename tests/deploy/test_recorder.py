@@ -76,6 +76,21 @@ def test_actions_are_in_the_robot_s_order_whatever_the_policy_s(tmp_path):
   np.testing.assert_array_equal(records["action"][-1], actions[::-1])
 
 
+def test_a_policy_with_fewer_observations_leaves_none_of_another_s(tmp_path):
+  driven, recorder = Driven(bundles=[released()] * 2), Recorder(tmp_path, max_mb=4)
+  wide, narrow = driven.controller.policies
+  narrow.observation = narrow.observation[:-5]
+  driven.controller.observers.append(recorder)
+  driven.run(0.8)
+  wide.observation[:], narrow.observation[:] = 1.0, 2.0
+  for driven.controller.machine.policy in (0, 1):
+    recorder(driven.controller, driven.cycles[-1])
+  recorder.close()
+  before, after = read_flight(tmp_path)[1]["observation"][-2:]
+  assert (before == 1.0).all() and (after[:-5] == 2.0).all()
+  np.testing.assert_array_equal(after[-5:], 0.0)
+
+
 def test_the_ring_is_bounded_and_keeps_the_newest(tmp_path):
   driven = _flight(tmp_path, max_mb=0.3)
   header, records = read_flight(tmp_path)

@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import termios
 import time
 from pathlib import Path
 
@@ -254,7 +255,7 @@ def _drive(script, watchdog=None, recorder=None, screen=None, seconds=5.0):
 def test_a_watchdog_that_ends_stops_the_drive_for_good():
   script = "0 stand\n3.1 policy\n4.5 reset\n4.6 stand"
   controller, events = _drive(script, Guard(ends_s=4.0))
-  gone = "the watchdog has ended: a dead controller would not be noticed"
+  gone = "the watchdog has ended or hangs: a dead controller would not be noticed"
   assert events[2:] == [
     *("policy → damping", f"stop: {gone}", f"refused reset: {gone}"),
     f"refused stand: reset first ({gone})",
@@ -345,7 +346,7 @@ def test_a_recording_that_failed_is_not_called_one(
 
 def test_nothing_stands_up_without_a_watchdog():
   controller, events = _drive("1 stand", Guard(ends_s=0.5))
-  assert events[0].startswith("refused stand: the watchdog has ended")
+  assert events[0].startswith("refused stand: the watchdog has ended or hangs")
 
 
 def test_real_time_priority_is_given_back_or_its_lack_is_said(monkeypatch):
@@ -380,3 +381,50 @@ def test_real_time_priority_is_given_back_without_privileges(monkeypatch):
   with real_time(True) as note:
     assert note == ""
   assert policies[-1] == os.SCHED_OTHER | os.SCHED_RESET_ON_FORK
+
+
+@pytest.mark.parametrize("name", ["flight.bin", "events.jsonl"])
+def test_a_flight_is_not_overwritten(capsys, monkeypatch, tmp_path, name):
+  opened = []
+  monkeypatch.setattr(session, "open_robot", lambda *_: opened.append(1))
+  flight = tmp_path / name
+  flight.write_text("the only one")
+  argv = ["deploy", str(POLICY), "--interface", "lo", "--log", str(tmp_path)]
+  expected = f"There is a flight in {tmp_path} already: give --log another folder."
+  assert _fails(capsys, *argv) == f"decap: {expected}"
+  assert not opened and os.listdir(tmp_path) == [name]
+  assert flight.read_text() == "the only one"
+
+
+WAITING = f"""
+import sys, time
+from decap.cli import main
+from decap.deploy import session
+def open_robot(*_):
+  print("waiting", flush=True)
+  time.sleep(60.0)
+session.open_robot = open_robot
+argv = ["deploy", {str(POLICY)!r}, "--interface", "lo", "--input", "keyboard"]
+sys.exit(main([*argv, "--no-log"]))
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_before_the_drive_gives_the_terminal_back(number):
+  leader, follower = os.openpty()
+  before = termios.tcgetattr(follower)
+  process = subprocess.Popen(
+    [sys.executable, "-c", WAITING],
+    stdin=follower,
+    stdout=subprocess.PIPE,
+    stderr=subprocess.PIPE,
+    cwd=ROOT,
+  )
+  assert process.stdout is not None and process.stdout.readline() == b"waiting\n"
+  assert termios.tcgetattr(follower) != before and not os.get_blocking(follower)
+  process.send_signal(number)
+  _, err = process.communicate(timeout=30)
+  assert termios.tcgetattr(follower) == before and os.get_blocking(follower)
+  assert process.returncode == 128 + number and not err
+  os.close(leader)
+  os.close(follower)

@@ -110,3 +110,14 @@ def test_no_sequence_breaks_the_rules(steps):
 def test_requests_add_up(field):
   assert getattr(NONE | Requests(**{field: True}), field)
   assert (STAND | STOP) == Requests(stand=True, stop=True)
+
+
+def test_of_two_requests_the_second_is_refused_aloud():
+  machine = Machine(num_policies=2)
+  machine.step(0.0, STAND | POLICY | NEXT, None)
+  assert machine.mode is Mode.STAND and machine.policy == 0
+  assert machine.events == [
+    "passive → stand",
+    "refused policy: stand was asked for in the same cycle",
+    "refused next policy: stand was asked for in the same cycle",
+  ]

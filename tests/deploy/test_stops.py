@@ -214,6 +214,72 @@ def test_a_counter_that_wraps_goes_on():
   assert monitor.update(state(DT, tick=1), DT, 0, 0) is not None
 
 
+def _delayed(delay_s, clock=1.0, first=0):
+  """States that arrive so long after they were measured; ticks wrap early on."""
+
+  def make(i, t):
+    sent_s = t - delay_s(t)
+    if sent_s < 0.0 and i > 1:
+      return None, t, 0, 0
+    tick = (first + round(1e3 * clock * sent_s)) % 2**32
+    return state(t, tick=tick), t, 0, 0
+
+  return make
+
+
+@pytest.mark.parametrize("first", [0, 2**32 - 500])
+def test_a_delay_that_grows_is_seen_by_the_robot_s_counter(first):
+  """Every cycle has a new state, which says what was half a second ago."""
+
+  def growing(t):
+    return 0.1 * max(0.0, t - 1.0)  # 52 ms after 1.52 s.
+
+  monitor = Monitor(MOTORS, Limits(), start_s=0.0)
+  fault, now_s = _feed(monitor, _delayed(growing, first=first), 1000, start=0)
+  assert fault == "states are delayed: the newest one is 0.051 s old"
+  assert now_s == pytest.approx(1.51, abs=0.02)
+  assert monitor.margins["state age"] > 1.0
+  # It lasts as long as the delay does.
+  make = _delayed(lambda t: 0.1, first=first)
+  for i in range(1000, 1010):
+    monitor.update(*make(i, i * DT))
+    assert "states are delayed" in monitor.fault(i * DT)
+  fault, _ = _feed(monitor, _delayed(lambda t: 0.0, first=first), 500, start=1010)
+  assert fault is None
+
+
+@pytest.mark.parametrize(
+  "delay_s, clock",
+  [
+    (lambda t: 0.0, 1 + 5e-4),  # The robot's clock is fast, or slow.
+    (lambda t: 0.0, 1 - 5e-4),
+    (lambda t: 0.3, 1.0),  # Of unknown origin, but always the same.
+    (lambda t: 0.3 - 0.004 * t, 1.0),
+    (lambda t: 0.04 * (int(t * 500) % 7 == 3), 1.0),  # Single late ones.
+    (lambda t: max(0.0, 0.04 - t % 30.0), 1.0),  # 40 ms of silence, then a burst.
+  ],
+)
+def test_a_delay_that_does_not_grow_is_none(delay_s, clock):
+  make = _delayed(delay_s, clock)
+  # Two and a half minutes, of whose cycles one in ten has a state.
+  monitor = Monitor(MOTORS, Limits(lost_share=1.0), start_s=0.0)
+  for i in range(0, 75_000, 10):
+    monitor.update(*make(i, i * DT))
+    fault = monitor.fault(i * DT)
+    assert fault is None or i < 200, (i * DT, fault)
+
+
+def test_a_counter_that_jumps_ahead_makes_nothing_old():
+  """A robot that starts anew while its counter was in the upper half."""
+  monitor = Monitor(MOTORS, Limits(), start_s=0.0)
+
+  def make(i, t):
+    tick = round(1e3 * t) + (3 * 2**30 if i < 100 else 0)
+    return state(t, tick=tick), t, 0, 0
+
+  assert _feed(monitor, make, cycles=500, start=0)[0] is None
+
+
 def test_deadlines():
   tolerated = Tolerated()
   deadlines = Deadlines(Limits(), tolerated)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import sys
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -54,7 +56,7 @@ class DeployArgs(Args):
 
   def run(self) -> int:
     """Drive."""
-    from decap.deploy.session import load_policies
+    from decap.deploy.session import load_policies, on_signals
 
     bundles, motors = load_policies(self.bundles)
     if self.dry_run:
@@ -62,13 +64,19 @@ class DeployArgs(Args):
 
       print(report(bundles[0], measure(bundles[0], motors)))
       return 0
-    return _drive(self, bundles, motors)
+    # Until the drive asks for its own end, the keyboard's terminal must be given back.
+    with on_signals(_leave, signal.SIGTERM, signal.SIGHUP):
+      return _drive(self, bundles, motors)
+
+
+def _leave(number: int, frame: object) -> None:
+  sys.exit(128 + number)
 
 
 def _drive(options: DeployArgs, bundles, motors) -> int:
   from decap.deploy import session
   from decap.deploy.operator import make_operator
-  from decap.deploy.recorder import Recorder
+  from decap.deploy.recorder import Recorder, is_flight
   from decap.deploy.screen import Screen
   from decap.deploy.unitree import ROBOT_DOMAIN, SIMULATION_DOMAIN
 
@@ -76,14 +84,16 @@ def _drive(options: DeployArgs, bundles, motors) -> int:
   domain = options.domain
   if domain is None:
     domain = SIMULATION_DOMAIN if options.simulator else ROBOT_DOMAIN
+  default = f"flights/{datetime.now():%Y%m%d-%H%M%S}"
+  log = None if options.no_log else Path(options.log or default)
+  if log and is_flight(log):
+    raise UserError(f"There is a flight in {log} already: give --log another folder.")
   operator, help_line = make_operator(options.input)
   robot = screen = watchdog = recorder = None
   try:
     robot = session.open_robot(
       motors, interface, domain, options.simulator, options.wait
     )
-    default = f"flights/{datetime.now():%Y%m%d-%H%M%S}"
-    log = None if options.no_log else Path(options.log or default)
     watchdog = session.start_watchdog(robot, interface, domain, options.simulator, log)
     screen = Screen(help_line)
     recorder = Recorder(log, options.log_mb) if log else None

@@ -75,6 +75,6 @@ def _line(outcome, outcomes) -> str:
   same = [o for o in outcomes if o.kind == outcome.kind]
   slowest = max((o.reaction_s for o in same if o.reaction_s is not None), default=None)
   reaction = (
-    "" if slowest is None else f", damping after at most {1e3 * slowest:.0f} ms"
+    "" if slowest is None else f", damping after at most {round(1e3 * slowest)} ms"
   )
   return f"{outcome.kind}: {sum(o.passed for o in same)} of {len(same)}{reaction}"

@@ -22,7 +22,7 @@ class SimulatorArgs(Args):
   world: OmitArgPrefixes[SimCfg] = SimCfg()
   """Robot and world."""
   release: Share = 5.0
-  """When the gantry lets go, s."""
+  """When the gantry lets go, s after the robot began to stand up."""
   seconds: Annotated[float, above(0)] = math.inf
   """Simulated time to run."""
   domain: Domain = 1
@@ -40,13 +40,16 @@ class SimulatorArgs(Args):
     robot = SimulatedRobot(g1_motors(self.dof), self.world)
     port = SimulatorPort(robot.motors, "lo", self.domain)
     print("Waiting for 'decap deploy --simulator'; Ctrl-C ends.", flush=True)
-    seconds: list[float] = []
+    driven, stiff_s = False, math.inf
 
     def watch(command) -> None:
-      if not seconds:
+      nonlocal driven, stiff_s
+      if not driven:
         print("A controller drives.", flush=True)
-        seconds.append(robot.now_s())
-      if robot.held and command.kp.any() and robot.now_s() >= self.release:
+      driven = True
+      # Who is stopped and stands up again has all of the time again.
+      stiff_s = min(stiff_s, robot.now_s()) if command.kp.any() else math.inf
+      if robot.held and robot.now_s() >= stiff_s + self.release:
         robot.release()
         print(f"{robot.now_s():8.2f} s  the gantry lets go", flush=True)
 

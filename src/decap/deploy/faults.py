@@ -79,6 +79,8 @@ class FaultyRobot(Robot):
     self._spoil = _SPOILERS.get(plan.kind, lambda robot, state, message: message)
     self._rejected = self._foreign = 0
     self.held: bytes | None = None
+    self.waiting: list[bytes] = []
+    """States on a way that takes longer and longer."""
     self.paused_s: float | None = None
     """For how long the controller was kept from its next cycle."""
     self.count = 0
@@ -191,6 +193,12 @@ def _frozen_sensor(robot: FaultyRobot, state: RobotState, message: bytes) -> byt
   return robot.encode(state)
 
 
+def _growing_delay(robot: FaultyRobot, state: RobotState, message: bytes) -> bytes:
+  """Of three to five states one comes through, and the others queue up."""
+  robot.waiting.append(message)
+  return robot.waiting[robot.count // (3 + robot.plan.seed % 3)]
+
+
 def _another_kind(robot: FaultyRobot, state: RobotState, message: bytes) -> bytes:
   """The robot says that it is another one."""
   del message
@@ -210,6 +218,7 @@ _SPOILERS: dict[str, Spoiler] = {
   "frozen sensor": _frozen_sensor,
   "NaN in a field": _nan,
   "another robot": _another_kind,
+  "growing delay": _growing_delay,
 }
 
 _PAUSES = {"late cycle": (0.02, 0.07), "stalled controller": (0.081, 0.098)}
@@ -294,6 +303,7 @@ STOPPED = {
   "killed controller": ("death of the controller",),
   "second publisher": ("another program sends commands",),
   "garbage from the policy": ("the policy's output is not finite", "jumps by"),
+  "growing delay": ("states are delayed",),
 }
 """Class → sentences of which the log must have one."""
 

@@ -184,7 +184,9 @@ class Recorder:
       record["mode_machine"], record["tick"] = state.mode_machine, state.tick
       record["remote"] = np.frombuffer(state.remote, np.uint8)
     record["velocity_command"] = cycle.velocity_command
-    record["observation"][: len(policy.observation)] = policy.observation
+    size = len(policy.observation)
+    record["observation"][:size] = policy.observation
+    record["observation"][size:] = 0.0  # Another policy may have more.
     record["action"][self._orders[controller.machine.policy]] = policy.action
     for name in ("q_target", "kp", "kd"):
       record[name] = getattr(cycle.command, name)
@@ -211,6 +213,11 @@ class Recorder:
 
   def _fail(self, error: Exception) -> None:
     self.problem = f"recording ended: {getattr(error, 'strerror', None) or error}"
+
+
+def is_flight(folder: Path) -> bool:
+  """Whether something was recorded there, which a new flight would overwrite."""
+  return any((folder / name).exists() for name in (FLIGHT_FILE, EVENTS_FILE))
 
 
 def read_flight(folder: str | Path) -> tuple[dict[str, Any], np.ndarray]:

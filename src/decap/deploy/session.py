@@ -13,7 +13,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -36,7 +36,9 @@ LISTEN_S = 0.5
 """How long other publishers are listened for before anything is sent."""
 FAREWELL_S = 2.0
 """Damping before the controller leaves."""
-WATCHDOG_GONE = "the watchdog has ended: a dead controller would not be noticed"
+WATCHDOG_GONE = (
+  "the watchdog has ended or hangs: a dead controller would not be noticed"
+)
 REAL_TIME_PRIORITY = 40
 """Above ordinary programs, below what the kernel itself needs."""
 
@@ -70,6 +72,17 @@ def open_robot(
   return robot
 
 
+@contextlib.contextmanager
+def on_signals(handler: Callable[..., None], *numbers: int) -> Iterator[None]:
+  """These signals call `handler`."""
+  old = {number: signal.signal(number, handler) for number in numbers}
+  try:
+    yield
+  finally:
+    for number, handler_before in old.items():
+      signal.signal(number, handler_before)
+
+
 @dataclass
 class Ending:
   """An operator that also stops when a signal or the time limit asks to end."""
@@ -78,18 +91,9 @@ class Ending:
   end_s: float
   asked: bool = False
   _since_s: float | None = None
-  _old: dict[int, object] = field(default_factory=dict)
 
-  def __enter__(self) -> Ending:
-    for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-      self._old[name] = signal.signal(name, self._on_signal)
-    return self
-
-  def __exit__(self, *_: object) -> None:
-    for name, handler in self._old.items():
-      signal.signal(name, handler)  # type: ignore[arg-type]
-
-  def _on_signal(self, *_: object) -> None:
+  def ask(self, *_: object) -> None:
+    """Wish the end; a handler of signals."""
     self.asked = True
 
   def poll(self, now_s: float, state: RobotState | None) -> Input:
@@ -217,7 +221,9 @@ def drive(
     priority: Ask for real-time priority; a simulator in lockstep needs none.
   """
   end_s = robot.now_s() + seconds
-  with Ending(operator, end_s) as ending, real_time(priority) as note:
+  ending = Ending(operator, end_s)
+  signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+  with on_signals(ending.ask, *signals), real_time(priority) as note:
     controller = Controller(robot, motors, bundles, ending)
     if watchdog:
       tolerated = controller.monitor.tolerated

@@ -17,7 +17,7 @@ class SimCfg:
   """What the simulated robot and its world are like."""
 
   terrain: str = "flat"
-  """Course by name; see docs/sim2sim.md."""
+  """Course: flat, carpet, grass, gravel, slope, inverse-slope or transitions."""
   delay_s: float = 0.005
   """Time from a command to the motors, 0 to 0.02."""
   motor_strength: float = 1.0

@@ -83,15 +83,18 @@ class Machine:
     return (self.mode, self.policy) != before
 
   def _obey(self, now_s: float, requests: Requests, fault: str | None) -> None:
-    for name in ("reset", "stand", "policy", "next_policy"):
-      if getattr(requests, name):
-        if self.mode is Mode.DAMPING and name != "reset":
-          refusal = f"reset first ({self.stop_reason})"
-        else:
-          refusal = getattr(self, f"_{name}")(now_s, fault)
-        if refusal:
-          self.events.append(f"refused {name.replace('_', ' ')}: {refusal}")
-        return
+    names = ("reset", "stand", "policy", "next_policy")
+    asked = [name for name in names if getattr(requests, name)]
+    for name in asked:
+      if name != asked[0]:
+        first = asked[0].replace("_", " ")
+        refusal = f"{first} was asked for in the same cycle"
+      elif self.mode is Mode.DAMPING and name != "reset":
+        refusal = f"reset first ({self.stop_reason})"
+      else:
+        refusal = getattr(self, f"_{name}")(now_s, fault)
+      if refusal:
+        self.events.append(f"refused {name.replace('_', ' ')}: {refusal}")
 
   def _reset(self, now_s: float, fault: str | None) -> str:
     if self.mode is not Mode.DAMPING:

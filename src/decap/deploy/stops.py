@@ -27,6 +27,9 @@ def measured_sizes(joints: int) -> dict[str, int]:
 MEASURED = tuple(measured_sizes(0))
 _measured = operator.attrgetter(*MEASURED)
 _CYCLES = round(1.0 / COMMAND_DT_S)  # In a second.
+_DRIFT = 6e-4
+"""How fast a robot's clock may fall behind ours: crystals differ by 100 ppm at most, and
+NTP sets a clock by running it up to 500 ppm faster."""
 OF_JOINTS = ("q", "dq")
 OF_IMU = ("gyro", "acc", "quat")
 
@@ -36,7 +39,7 @@ class Limits:
   """When to stop."""
 
   stale_s: float = 0.05
-  """Time without a new, valid state."""
+  """Age of the newest valid state: time since it arrived, and its delay on the way."""
   frozen_s: float = 0.05
   """Time in which all that the joints measure, or all of the IMU, stays the same."""
   tilt_rad: float = 1.0
@@ -114,6 +117,7 @@ class Monitor:
     self._centre, self._room = self._spans()
     self._age_s = 0.0  # Of the last valid, new state at the last look.
     self._good_s = start_s  # When the last valid, new state arrived.
+    self._delay_s = 0.0  # Of that one on its way, beyond that of the quickest.
     self._joints_s = self._imu_s = start_s  # When a value of theirs last changed.
     self._last: RobotState | None = None
     self._kind = mode_machine  # What the robot called itself first.
@@ -177,11 +181,14 @@ class Monitor:
     limits = self.limits
     if self._broken:
       return self._broken
-    self._age_s = age_s = now_s - self._good_s
-    if age_s > limits.stale_s:
-      return self._silence(age_s)
+    silent_s = now_s - self._good_s
+    self._age_s = silent_s + self._delay_s
+    if silent_s > limits.stale_s:
+      return self._silence(silent_s)
     if self._last is None:
       return "no state has arrived yet"
+    if self._age_s > limits.stale_s:
+      return f"states are delayed: the newest one is {self._age_s:.3f} s old"
     if self._lost > limits.lost_share * _CYCLES:
       return (
         f"states are lost: {self._lost} of the last {_CYCLES} cycles had no new one"
@@ -217,6 +224,12 @@ class Monitor:
 
   def _accept(self, state: RobotState, now_s: float) -> None:
     last = self._last
+    if last is not None:
+      # Were all as quick, the robot's counter and our clock would go on alike. What is
+      # quicker than all before becomes the measure; drift alone must not look like delay.
+      passed_s = (1.0 - _DRIFT) * (state.stamp_s - last.stamp_s)
+      counted_s = (state.tick - last.tick) % 2**32 / 1000.0
+      self._delay_s = max(0.0, self._delay_s + passed_s - counted_s)
     if self._kind is None:
       self._kind = state.mode_machine
     if last is None or not _same(state, last, OF_JOINTS):

@@ -11,12 +11,14 @@ It is a Python of its own, so that it shares nothing with what died.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import select
 import signal
 import subprocess
 import sys
+import termios
 import threading
 import time
 from pathlib import Path
@@ -63,6 +65,9 @@ class Watchdog:
       robot: Its name among the known ones.
       events: The log of the flight, where it says why it damped.
     """
+    self._hang_s = hang_s
+    self._beats = self._heard = 0
+    """Beats in the pipe so far, and how many of them it had read at the last look."""
     read_end, self._pipe = os.pipe()
     os.set_blocking(self._pipe, False)
     arguments = [interface, domain, robot, mode_machine, hang_s, read_end, events or ""]
@@ -83,19 +88,25 @@ class Watchdog:
       os.close(self._pipe)
       self._process.wait()
       raise UserError(f"{_NOT_STARTED}.")
+    self._heard_s = clock_s()
 
   @property
   def pid(self) -> int:
     return self._process.pid
 
   def alive(self) -> bool:
-    """Whether it still watches; a system call that takes a microsecond."""
-    return self._process.poll() is None
+    """Whether it still watches: it is there and reads. Takes some microseconds."""
+    unread = fcntl.ioctl(self._pipe, termios.FIONREAD, bytes(4))
+    heard = self._beats - int.from_bytes(unread, sys.byteorder)
+    now_s = clock_s()
+    if heard > self._heard or heard == self._beats:
+      self._heard, self._heard_s = heard, now_s
+    return self._process.poll() is None and now_s <= self._heard_s + self._hang_s
 
   def beat(self) -> None:
     """Say that a cycle was done. A full pipe means that it is behind, not that we are."""
     with contextlib.suppress(BlockingIOError, BrokenPipeError):
-      os.write(self._pipe, b".")
+      self._beats += os.write(self._pipe, b".")
 
   def goodbye(self) -> None:
     """Say that the controller has ended as it should: no beats are missed then."""
