@@ -298,6 +298,26 @@ def test_mps_that_no_client_reaches_is_stopped_again(tmp_path, monkeypatch):
   assert calls.read_text().split() == ["-d", "quit", "-d", "quit"]
 
 
+def test_mps_numbers_the_gpus_that_it_serves_from_zero_on(tmp_path, monkeypatch):
+  """The daemon takes CUDA_VISIBLE_DEVICES as it is; a client that did would find none."""
+  calls, control = tmp_path / "calls", tmp_path / "nvidia-cuda-mps-control"
+  control.write_text(f'#!/bin/sh\necho "$CUDA_VISIBLE_DEVICES" >> {calls}\n')
+  control.chmod(0o755)
+  monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+  monkeypatch.delenv("CUDA_MPS_PIPE_DIRECTORY", raising=False)
+  monkeypatch.setattr(mps, "num_gpus", lambda: 2)
+  probe = "import os, sys; assert [os.environ['CUDA_VISIBLE_DEVICES'], sys.argv[1]] == "
+  monkeypatch.setattr(mps, "_PROBE", f"{probe} ['0,1', '1']")
+  monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,6")
+  with mps.shared_gpu("cuda:1") as (variables, note):
+    assert variables["CUDA_VISIBLE_DEVICES"] == "0,1" and "through MPS" in note
+  assert calls.read_text().split() == ["4,6", "4,6"]
+  monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
+  monkeypatch.setattr(mps, "_PROBE", "")
+  with mps.shared_gpu() as (variables, _):
+    assert "CUDA_VISIBLE_DEVICES" not in variables
+
+
 def test_mps_is_not_there(monkeypatch):
   monkeypatch.setenv("PATH", "")
   monkeypatch.delenv("CUDA_MPS_PIPE_DIRECTORY", raising=False)
