@@ -83,7 +83,7 @@ NUMBERS = {
   ("demo", "--num-envs"): COUNT,
   ("demo", "--seconds"): POSITIVE,
   ("sweep", "good.yaml", "--jobs"): (*COUNT, "100000"),
-  ("sweep", "good.yaml", "--device"): ("gpu", "cuda:99"),
+  ("sweep", "good.yaml", "--device"): ("gpu", "cuda:99", "cpu,cpu", "cpu,auto"),
 }
 """What an option is given → that must be refused."""
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from decap.cli import main, profile
+from decap.cli import checks, main, profile
 from decap.cli.evaluate import EvaluateArgs, _output_folder, print_result
 from decap.cli.profile import _check_worth, _warn
 from decap.deploy.bundle import write_bundle
@@ -153,6 +153,16 @@ def test_a_gpu_that_torch_cannot_use_is_told(command, capsys, tmp_path, monkeypa
   assert main([command, "stand", "--device", "cuda:0"]) == 2
   assert "cannot use the GPU; install a build with CUDA" in capsys.readouterr().err
   assert not list(tmp_path.iterdir())
+
+
+def test_calls_that_name_no_gpu_mean_the_one_in_use(monkeypatch):
+  """Such as torch.cuda.synchronize, which would wait for the first GPU, and fill it."""
+  current = []
+  monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+  monkeypatch.setattr(torch.cuda, "set_device", current.append)
+  monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (10**11, 10**11))
+  checks.check_torch_device("cuda:2", 64)
+  assert current == ["cuda:2"]
 
 
 @pytest.mark.parametrize("command", ["evaluate", "profile"])

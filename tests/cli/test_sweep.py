@@ -49,8 +49,8 @@ def test_runs_are_trained_evaluated_and_compared(
 ):
   start = LocalScheduler._start
 
-  def start_and_interrupt(scheduler, job):
-    start(scheduler, job)
+  def start_and_interrupt(scheduler, job, slot):
+    start(scheduler, job, slot)
     signal.raise_signal(signal.SIGINT)
 
   # The first run is cut off before it has finished anything.

@@ -194,10 +194,10 @@ def test_resources_are_options_of_sbatch():
   assert "gres" not in Resources().submitit("cpu", 1)
   # Two GPUs of a run train together; on this machine a run has one.
   job = cluster.Job(plan.runs[0], Path())
-  plan.device = "cuda"
-  assert "--gpus" not in train_command(job, plan)
+  plan.devices = ("cuda",)
+  assert "--gpus" not in train_command(job, plan, "cuda")
   plan.slurm = True
-  assert "--gpus 2" in " ".join(train_command(job, plan))
+  assert "--gpus 2" in " ".join(train_command(job, plan, "cuda"))
 
 
 @pytest.mark.parametrize(
@@ -240,7 +240,7 @@ def test_a_device_that_no_cluster_has_is_refused(commands, monkeypatch, capsys):
   monkeypatch.chdir(commands)
   Path("six.yaml").write_text(SIX)
   words = ["sweep", "six.yaml", "--cluster", "slurm", "--device"]
-  for device in ("gpu", "cuda:1"):
+  for device in ("gpu", "cuda:1", "cuda:0,cuda:1"):
     assert main([*words, device]) == 2
     sentence = f"On a cluster the device is auto, cpu or cuda, not '{device}'"
     assert sentence in capsys.readouterr().err

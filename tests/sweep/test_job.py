@@ -17,7 +17,7 @@ from decap.rl.status import STATUS_FILE, StatusFile, read_status
 from decap.sweep import display, mps
 from decap.sweep.job import Job, train_command
 from decap.sweep.plan import Plan, make_plan
-from decap.sweep.scheduler import LocalScheduler, _slots, locked
+from decap.sweep.scheduler import LocalScheduler, Slot, _slots, locked
 
 DATA = {"task": "g1-flat", "method": "decap", "iterations": 10, "num-envs": 64}
 
@@ -147,15 +147,15 @@ def test_metrics_count_only_for_what_was_asked(tmp_path):
 
 def test_commands_start_and_continue(tmp_path):
   job = make_job(tmp_path, grid={"env.termination.kappa": [3]}, blind=True, seed=4)
-  plan = Plan(runs=(job.run,), device="cpu")
-  assert train_command(job, plan) == [
+  plan = Plan(runs=(job.run,), devices=("cpu",))
+  assert train_command(job, plan, "cpu") == [
     *("train", "--device", "cpu", "--backend", "auto", "--iterations", "10"),
     *("--task", "g1-flat", "--method", "decap", "--seed", "4", "--num-envs", "64"),
     *("--log-root", str(tmp_path), "--run-name", "kappa=3", "--blind"),
     *("--env.termination.kappa", "3"),
   ]
   folder = make_folder(job, 4)
-  assert train_command(job, plan) == [
+  assert train_command(job, plan, "cpu") == [
     *("train", "--device", "cpu", "--backend", "auto", "--iterations", "10"),
     *("--resume", str(folder)),
   ]
@@ -166,7 +166,7 @@ def test_a_run_that_is_beyond_a_shorter_file_gets_its_bundle(tmp_path):
   job = make_job(tmp_path)
   folder = make_folder(job, 12, iterations=20)
   (folder / "policy" / "policy.json").unlink()
-  state, command = job.next_stage(Plan(runs=(job.run,), device="cpu"))
+  state, command = job.next_stage(Plan(runs=(job.run,), devices=("cpu",)))
   assert state == "training"
   assert command[-4:] == ["--iterations", "12", "--resume", str(folder)]
 
@@ -195,7 +195,8 @@ def test_a_run_starts_from_weights_that_may_move_later(tmp_path):
   weights = tmp_path / "weights.pt"
   weights.write_bytes(b"weights")
   job = make_job(tmp_path, **{"init-from": str(weights)})
-  assert train_command(job, Plan(runs=(job.run,)))[-2:] == ["--init-from", str(weights)]
+  command = train_command(job, Plan(runs=(job.run,)), "cpu")
+  assert command[-2:] == ["--init-from", str(weights)]
   make_folder(job, 10, "2024", init_sha256="others")
   assert job.folder() is None
   folder = make_folder(job, 10, "2025", init_from="elsewhere/weights.pt")
@@ -205,7 +206,7 @@ def test_a_run_starts_from_weights_that_may_move_later(tmp_path):
 def test_estimate(tmp_path):
   job, new = make_job(tmp_path), make_job(tmp_path, seed=2)
   folder = make_folder(job, 4)
-  plan = Plan(runs=(job.run, new.run), device="cpu", jobs=1, steps_per_s=1000.0)
+  plan = Plan(runs=(job.run, new.run), devices=("cpu",), jobs=1, steps_per_s=1000.0)
   # 6 and 10 iterations of 64 × 24 steps, and two starts of 30 s.
   seconds, basis = display.estimate(plan, [job, new])
   assert seconds == pytest.approx(16 * 64 * 24 / 1000 + 60)
@@ -214,7 +215,7 @@ def test_estimate(tmp_path):
   # Two at a time, each as fast as the first says.
   status = {"iteration": 4, "total": 10, "steps_per_s": 500.0, "left_s": 60.0}
   (folder / STATUS_FILE).write_text(json.dumps(status))
-  plan = Plan(runs=plan.runs, device="cpu", jobs=2)
+  plan = Plan(runs=plan.runs, devices=("cpu",), jobs=2)
   seconds, basis = display.estimate(plan, [job, new])
   assert seconds == pytest.approx(16 * 64 * 24 / 1000 + 30)
   assert "earlier runs" in basis
@@ -224,7 +225,7 @@ def test_estimate(tmp_path):
 def test_nothing_is_started_when_all_is_done(tmp_path):
   job = make_job(tmp_path)
   measure(make_folder(job, 10))
-  plan = Plan(runs=(job.run,), device="cpu", jobs=1)
+  plan = Plan(runs=(job.run,), devices=("cpu",), jobs=1)
   scheduler = LocalScheduler(plan, tmp_path, {}, 0, display.PlainBoard())
   scheduler.work()
   assert [job.state for job in scheduler.jobs] == ["done"]
@@ -238,7 +239,7 @@ def test_a_run_that_cannot_be_started_stops_no_other(tmp_path, monkeypatch, caps
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
   monkeypatch.setattr("subprocess.Popen.__init__", full)
-  plan = Plan(runs=(first.run, second.run), device="cpu", jobs=1)
+  plan = Plan(runs=(first.run, second.run), devices=("cpu",), jobs=1)
   scheduler = LocalScheduler(plan, tmp_path, {}, 0, display.PlainBoard())
   scheduler.work()
   assert [job.state for job in scheduler.jobs] == ["failed", "failed"]
@@ -247,12 +248,13 @@ def test_a_run_that_cannot_be_started_stops_no_other(tmp_path, monkeypatch, caps
 
 def test_a_run_that_was_killed_is_told_apart_from_what_it_printed_last(tmp_path):
   job = make_job(tmp_path)
-  plan = Plan(runs=(job.run,), device="cpu", jobs=1)
+  plan = Plan(runs=(job.run,), devices=("cpu",), jobs=1)
   scheduler = LocalScheduler(plan, tmp_path, {}, 0, display.PlainBoard())
   (tmp_path / "logs").mkdir()
   job.log_file.write_text("  7/10  reward 3.25  left 0:01:00\n")
-  killed = SimpleNamespace(poll=lambda: -9, told=0, cpus=frozenset())
+  killed = SimpleNamespace(poll=lambda: -9, told=0)
   scheduler._processes[job.run.name] = killed
+  scheduler._places[job.run.name] = Slot("cpu")
   job.state = "training"
   scheduler._watch(job, killed)
   assert job.note == "training: killed by signal 9"
@@ -260,12 +262,13 @@ def test_a_run_that_was_killed_is_told_apart_from_what_it_printed_last(tmp_path)
 
 def test_jobs_divide_the_cores_of_a_cpu():
   cores = os.sched_getaffinity(0)
-  assert _slots(1, "cpu") == [cores]
-  slots = _slots(2, "cpu")
-  assert len(slots) == 2 and all(slots)
+  assert _slots(1, ("cpu",)) == [Slot("cpu", frozenset(cores))]
+  first, second = (slot.cpus for slot in _slots(2, ("cpu",)))
+  assert first and second
   if len(cores) > 1:
-    assert slots[0] | slots[1] == cores and not slots[0] & slots[1]
-  assert _slots(3, "cuda:0") == [frozenset()] * 3
+    assert first | second == cores and not first & second
+  gpus = ("cuda:0", "cuda:2")
+  assert _slots(3, gpus) == [Slot("cuda:0")] * 3 + [Slot("cuda:2")] * 3
 
 
 def test_one_sweep_at_a_time_in_a_folder(tmp_path):
@@ -296,6 +299,26 @@ def test_mps_that_no_client_reaches_is_stopped_again(tmp_path, monkeypatch):
     assert "through MPS" in note
     assert calls.read_text().split() == ["-d", "quit", "-d"]
   assert calls.read_text().split() == ["-d", "quit", "-d", "quit"]
+
+
+def test_mps_numbers_the_gpus_that_it_serves_from_zero_on(tmp_path, monkeypatch):
+  """The daemon takes CUDA_VISIBLE_DEVICES as it is; a client that did would find none."""
+  calls, control = tmp_path / "calls", tmp_path / "nvidia-cuda-mps-control"
+  control.write_text(f'#!/bin/sh\necho "$CUDA_VISIBLE_DEVICES" >> {calls}\n')
+  control.chmod(0o755)
+  monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+  monkeypatch.delenv("CUDA_MPS_PIPE_DIRECTORY", raising=False)
+  monkeypatch.setattr(mps, "num_gpus", lambda: 2)
+  probe = "import os, sys; assert [os.environ['CUDA_VISIBLE_DEVICES'], sys.argv[1]] == "
+  monkeypatch.setattr(mps, "_PROBE", f"{probe} ['0,1', '1']")
+  monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,6")
+  with mps.shared_gpu("cuda:1") as (variables, note):
+    assert variables["CUDA_VISIBLE_DEVICES"] == "0,1" and "through MPS" in note
+  assert calls.read_text().split() == ["4,6", "4,6"]
+  monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
+  monkeypatch.setattr(mps, "_PROBE", "")
+  with mps.shared_gpu() as (variables, _):
+    assert "CUDA_VISIBLE_DEVICES" not in variables
 
 
 def test_mps_is_not_there(monkeypatch):

@@ -106,13 +106,13 @@ def test_durations(text, expected):
 
 def test_what_a_file_does_not_say_is_as_in_train():
   plan = make_plan({"task": "g1-flat", "num-envs": None})
-  plan.settle("cpu", 1)
+  plan.settle(("cpu",), 1)
   spec = plan.runs[0].spec
   assert (spec.method, spec.seed, spec.iterations, spec.num_envs) == (
     *("decap", 1, ITERATIONS, 256),
   )
   plan = make_plan({"task": "g1-flat", "num-envs": 8})
-  plan.settle("cpu", 1)
+  plan.settle(("cpu",), 1)
   assert plan.runs[0].spec.num_envs == 8
 
 

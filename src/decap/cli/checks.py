@@ -16,7 +16,8 @@ GPU_BYTES, GPU_BYTES_PER_ENV = 600_000_000, 290_000
 def check_torch_device(device: str, num_envs: int = 0) -> None:
   """Whether torch can use the GPU, and so many environments fit into its free memory.
 
-  A GPU may be there while torch was built without CUDA.
+  A GPU may be there while torch was built without CUDA. From here on it is the current
+  one, which those calls of torch and Warp mean that name none.
   """
   if device == "cpu":
     return
@@ -27,6 +28,7 @@ def check_torch_device(device: str, num_envs: int = 0) -> None:
       f"torch {torch.__version__} cannot use the GPU; install a build with CUDA or use "
       "--device cpu."
     )
+  torch.cuda.set_device(device)
   free, _ = torch.cuda.mem_get_info(device)
   fit = int((free - GPU_BYTES) / GPU_BYTES_PER_ENV)
   if num_envs and num_envs > fit:

@@ -29,10 +29,11 @@ FAILED, UNFINISHED = 1, 3
 """Exit codes: some run failed; Ctrl-C came with runs left to do."""
 
 GPU_JOBS = 2
-"""Runs at a time on a GPU unless the file says otherwise."""
+"""Runs at a time on each GPU unless the file says otherwise."""
 
 LEAST_JOBS = 8
-"""As many runs at a time may be asked for on any machine, and one per core on larger."""
+"""As many runs at a time may be asked for on any device, and one per core on larger
+machines."""
 
 
 @dataclass(kw_only=True)
@@ -44,11 +45,11 @@ class SweepArgs(Args):
   file: Positional[Annotated[str, shown("FILE")]]
   """YAML file with the runs; see docs/sweep.md."""
   jobs: Count = None
-  """Runs at a time."""
+  """Runs at a time: on each GPU (default: 2), the CPU (1) or the cluster (all)."""
   cluster: Annotated[Literal["slurm"] | None, arg(help_behavior_hint="")] = None
   """Every run as a job of this cluster."""
-  device: Annotated[str | None, shown("NAME")] = None
-  """auto, cpu, cuda or cuda:N."""
+  device: Annotated[str | None, shown("NAME[,NAME ...]")] = None
+  """auto (all GPUs), cpu, cuda (the first), or GPUs such as cuda:0,cuda:2."""
   output: OutputFolder = None
   """The sweep's folder (default: runs/<FILE's name>)."""
   no_evaluate: Flag = False
@@ -71,8 +72,8 @@ class SweepArgs(Args):
       else:
         cluster.refuse_if_at_work(root)
         env = dict(os.environ)
-        if plan.device != "cpu" and plan.jobs != 1:
-          variables, note = gpu.enter_context(shared_gpu())
+        if not plan.on_cpu and plan.jobs != 1:
+          variables, note = gpu.enter_context(shared_gpu(plan.devices[0]))
           env |= variables
           view.message(note)
         scheduler = LocalScheduler(plan, root, env, lock, view)
@@ -85,9 +86,9 @@ class SweepArgs(Args):
 def _plan(options: SweepArgs) -> Plan:
   """What the file says, then what the command line does; checked for its place."""
   plan = read_plan(options.file)
-  for name in ("jobs", "device"):
-    if (given := getattr(options, name)) is not None:
-      setattr(plan, name, given)
+  plan.jobs = options.jobs or plan.jobs
+  if options.device is not None:
+    plan.devices = (options.device,)
   if options.no_evaluate:
     plan.evaluate = False
   if options.cluster:
@@ -99,10 +100,11 @@ def _plan(options: SweepArgs) -> Plan:
 
 def _place_here(plan: Plan) -> None:
   """On what this machine has."""
-  device = machine.check_device(plan.device)
+  devices = machine.check_devices(",".join(plan.devices))
+  device = devices[0]
   machine.check_backend(plan.backend, device)
   jobs = plan.jobs or (1 if device == "cpu" else GPU_JOBS)
-  plan.settle(device, jobs)
+  plan.settle(devices, jobs)
   for run in plan.runs:
     machine.check_num_envs(run.spec.num_envs, device)
   if plan.evaluate is not False:
@@ -118,13 +120,15 @@ def _place_there(plan: Plan, parallel: int | None) -> None:
   """On what the section `cluster` asks for; nodes check what they have."""
   machine.check_installed("submitit", "--cluster slurm")
   cluster.check_slurm()
-  if plan.device not in ("auto", "cpu", "cuda"):
+  asked = ",".join(plan.devices)
+  if asked not in ("auto", "cpu", "cuda"):
     raise UserError(
-      f"On a cluster the device is auto, cpu or cuda, not '{plan.device}'."
+      f"On a cluster the device is auto, cpu or cuda, not '{asked}': every run has its "
+      "own."
     )
-  device, runs = "cpu" if plan.device == "cpu" else "cuda", len(plan.runs)
+  device, runs = "cpu" if asked == "cpu" else "cuda", len(plan.runs)
   machine.check_backend(plan.backend, device)
-  plan.settle(device, min(parallel or plan.resources.parallel or runs, runs))
+  plan.settle((device,), min(parallel or plan.resources.parallel or runs, runs))
   plan.slurm = True
 
 

@@ -47,6 +47,18 @@ def check_device(device: str) -> str:
   return f"cuda:{index or 0}"
 
 
+def check_devices(names: str) -> tuple[str, ...]:
+  """Devices by name, with commas between them; ``auto`` is all GPUs."""
+  if names == "auto":
+    return tuple(f"cuda:{index}" for index in range(num_gpus())) or ("cpu",)
+  devices = tuple(check_device(name.strip()) for name in names.split(","))
+  if len(devices) > 1 and ("auto" in names or "cpu" in devices):
+    raise UserError(f"Several devices must be GPUs by name, not '{names}'.")
+  if len(set(devices)) < len(devices):
+    raise UserError(f"'{names}' names a GPU twice.")
+  return devices
+
+
 def available_cpus() -> int:
   """Cores that this process may use; importing `decap.sim` would take seconds."""
   if hasattr(os, "sched_getaffinity"):

@@ -103,7 +103,7 @@ class ClusterScheduler(Scheduler):
     self._came: dict[str, int] = {}
     # However often time is up: the run decides when it is done.
     self._executor = submitit.SlurmExecutor(self._root / LOGS, max_num_timeout=10**6)
-    parameters = plan.resources.submitit(plan.device, plan.jobs or 1)
+    parameters = plan.resources.submitit(plan.devices[0], plan.jobs or 1)
     self._executor.update_parameters(**parameters)
 
   @property

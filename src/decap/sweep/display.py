@@ -14,13 +14,14 @@ START_S = 30.0
 """Time that a run takes to start, import and build included."""
 
 ASSUMED_STEPS_PER_S = {"cpu": 2_000.0, "cuda": 100_000.0}
-"""Of all jobs together, where nothing was measured: two cores, and one large GPU."""
+"""Of all jobs of a device, where nothing was measured: two cores, and a large GPU."""
 
 
 def estimate(plan: Plan, jobs: Sequence[Job]) -> tuple[float, str]:
   """Seconds that the remaining training will take, and what this is based on.
 
-  The rate is the file's, or what earlier runs in the folder wrote, or a guess.
+  The rate of a device is the file's, or what earlier runs in the folder wrote, or a
+  guess. The device with the most to do decides.
   """
   assert plan.jobs is not None
   rates = [p.steps_per_s for job in jobs if (p := job.progress()) and p.steps_per_s]
@@ -29,18 +30,27 @@ def estimate(plan: Plan, jobs: Sequence[Job]) -> tuple[float, str]:
   elif rates:
     rate, basis = sum(rates) / len(rates) * plan.jobs, "earlier runs of this sweep"
   else:
-    rate = ASSUMED_STEPS_PER_S[plan.device.split(":")[0]]
+    rate = ASSUMED_STEPS_PER_S["cpu" if plan.on_cpu else "cuda"]
     rate *= plan.jobs * plan.gpus if plan.slurm else 1
     basis = "a guess; 'decap train' shows its own, and steps-per-s sets it"
-  steps = starts = 0
+  steps, starts = ([0] * len(plan.devices) for _ in range(2))
   for job in jobs:
     left = max(0, job.run.iterations - job.done_iterations())
-    steps += left * job.run.steps_per_iteration
-    starts += left > 0
-  seconds = steps / rate + START_S * -(-starts // plan.jobs)
-  count = f"{steps / 1e6:.3g} M" if steps >= 1e6 else f"{steps:,}"
+    device = steps.index(min(steps))
+    steps[device] += left * job.run.steps_per_iteration
+    starts[device] += left > 0
+  seconds = max(
+    count / rate + START_S * -(-runs // plan.jobs)
+    for count, runs in zip(steps, starts, strict=True)
+  )
+  total = sum(steps)
+  count = f"{total / 1e6:.3g} M" if total >= 1e6 else f"{total:,}"
   work = f"{START_S:g} s for each start, and {count} steps at {rate:.0f} steps/s"
-  return seconds, f"{work} ({basis})"
+  return seconds, f"{work}{_on_each(plan)} ({basis})"
+
+
+def _on_each(plan: Plan) -> str:
+  return " on each GPU" if len(plan.devices) > 1 else ""
 
 
 def plan_lines(plan: Plan, jobs: Sequence[Job]) -> list[str]:
@@ -53,12 +63,16 @@ def plan_lines(plan: Plan, jobs: Sequence[Job]) -> list[str]:
     options = " ".join(job.run.spec.overrides)
     lines.append(f"  {job.run.name:<{width}}  {state:<9}  {options}".rstrip())
   seconds, basis = estimate(plan, jobs)
-  place, count = plan.device, f"{len(jobs)} runs" if len(jobs) != 1 else "1 run"
+  place, count = ", ".join(plan.devices), f"{len(jobs)} runs"
+  if len(jobs) == 1:
+    count = "1 run"
+  if len(plan.devices) > 1:
+    place = f"{len(plan.devices)} GPUs ({place})"
   if plan.slurm:
     gpus = f"{plan.gpus} {plan.resources.gpu or 'GPU'}"
     cores = f"{plan.resources.cpus} cores"
-    place = f"slurm, {cores if plan.device == 'cpu' else gpus} each"
-  at_a_time = f"{plan.jobs if plan.jobs != 1 else 'one'} at a time"
+    place = f"slurm, {cores if plan.on_cpu else gpus} each"
+  at_a_time = f"{plan.jobs if plan.jobs != 1 else 'one'} at a time{_on_each(plan)}"
   lines.append(
     f"{count} on {place}, {at_a_time}; training takes about {duration(seconds)}: {basis}."
   )

@@ -71,13 +71,17 @@ class Job:
     except (OSError, ValueError, KeyError, TypeError):
       return False  # What cannot be read is measured again.
 
-  def next_stage(self, plan: Plan) -> tuple[State, list[str]]:
-    """What is left of the run: the state that it is in then, and arguments of `decap`."""
+  def next_stage(self, plan: Plan, device: str = "") -> tuple[State, list[str]]:
+    """What is left of the run: the state that it is in then, and arguments of `decap`.
+
+    `device` is one of the plan's; none is its first.
+    """
+    device = device or plan.devices[0]
     if not self.trained():
-      return "training", train_command(self, plan)
+      return "training", train_command(self, plan, device)
     if plan.evaluate is False or self.evaluated(plan):
       return "done", []
-    command = ["evaluate", str(self.folder()), "--device", plan.device]
+    command = ["evaluate", str(self.folder()), "--device", device]
     return "evaluating", [*command, *tokens(plan.evaluate)]
 
   def progress(self) -> Status | None:
@@ -93,11 +97,11 @@ class Job:
     return lines[-1].strip() if lines else ""
 
 
-def train_command(job: Job, plan: Plan) -> list[str]:
+def train_command(job: Job, plan: Plan, device: str) -> list[str]:
   """Arguments of `decap` that start a run or continue it."""
   spec, folder = job.run.spec, job.folder()
   options = {
-    "device": plan.device,
+    "device": device,
     "backend": plan.backend,
     "iterations": spec.iterations,
     "gpus": plan.gpus if plan.gpus > 1 else None,

@@ -10,30 +10,32 @@ import sys
 import tempfile
 from collections.abc import Iterator
 
+from decap.options.machine import num_gpus
+
 _CONTROL = "nvidia-cuda-mps-control"
 
 # In containers the daemon may start while no client can reach it.
 _PROBE = """
-import ctypes
+import ctypes, sys
 driver, device, context = ctypes.CDLL("libcuda.so.1"), ctypes.c_int(), ctypes.c_void_p()
 assert driver.cuInit(0) == 0
-assert driver.cuDeviceGet(ctypes.byref(device), 0) == 0
+assert driver.cuDeviceGet(ctypes.byref(device), int(sys.argv[1])) == 0
 assert driver.cuCtxCreate_v2(ctypes.byref(context), 0, device) == 0
 """
 
 
 @contextlib.contextmanager
-def shared_gpu() -> Iterator[tuple[dict[str, str], str]]:
+def shared_gpu(device: str = "cuda:0") -> Iterator[tuple[dict[str, str], str]]:
   """Environment variables for processes that share a GPU, and a note about them.
 
-  Starts an MPS daemon of our own and stops it at the end. Where that does not work
-  the processes take turns, and the note says so.
+  Starts an MPS daemon of our own, for all GPUs that are visible, and stops it at the end.
+  Where `device` does not work with it the processes take turns, and the note says so.
   """
   if "CUDA_MPS_PIPE_DIRECTORY" in os.environ:
-    yield {}, "Runs share the GPU through the MPS daemon that is already there."
+    yield {}, "Runs share a GPU through the MPS daemon that is already there."
     return
   if shutil.which(_CONTROL) is None:
-    yield {}, f"Runs take turns on the GPU: there is no {_CONTROL}."
+    yield {}, f"Runs take turns on a GPU: there is no {_CONTROL}."
     return
   with (
     tempfile.TemporaryDirectory(prefix="mps-", ignore_cleanup_errors=True) as folder,
@@ -46,11 +48,15 @@ def shared_gpu() -> Iterator[tuple[dict[str, str], str]]:
     env = {**os.environ, **variables}
     if started := _succeeds([_CONTROL, "-d"], env):
       daemon.callback(_succeeds, [_CONTROL], env, "quit")
-    if started and _succeeds([sys.executable, "-c", _PROBE], env):
-      yield variables, "Runs share the GPU through MPS."
+    if os.environ.get("CUDA_VISIBLE_DEVICES", "")[:1].isdigit():
+      # The daemon's choice; its clients number these GPUs from 0 on. UUIDs stay.
+      variables["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, range(num_gpus())))
+    probe = [sys.executable, "-c", _PROBE, device.partition(":")[2]]
+    if started and _succeeds(probe, {**env, **variables}):
+      yield variables, "Runs share a GPU through MPS."
     else:
       daemon.close()
-      yield {}, "Runs take turns on the GPU: MPS did not start."
+      yield {}, "Runs take turns on a GPU: MPS did not start."
 
 
 def _succeeds(command: list[str], env: dict[str, str], text: str = "") -> bool:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
 
-from tyro.conf import Fixed
+from tyro.conf import Fixed, arg
 
 from decap.errors import UserError
 from decap.evaluation.protocol import Protocol, ProtocolArgs
@@ -149,16 +149,17 @@ class Plan(RunKeys):
 
   runs: Fixed[Any] = ()
   """Blocks of run keys; once expanded, all planned runs."""
-  device: str = "auto"
+  devices: Annotated[tuple[str, ...], arg(name="device")] = ("auto",)
+  """Once settled, GPUs that share the runs out, or one CPU."""
   backend: Backend = "auto"
   jobs: Count = None
-  """Runs at a time; None leaves it to the device."""
+  """Runs at a time on each of them; None leaves it to their kind."""
   evaluate: Fixed[Any] = field(default_factory=dict)
   """Further options of ``decap evaluate``; False trains only."""
   evaluation: EvaluationKeys = field(init=False, default_factory=EvaluationKeys)
   """What they say; read once, since a look at a run must not fail."""
   steps_per_s: Amount = None
-  """Environment steps per second of all jobs together, for the time estimate."""
+  """Environment steps per second of all jobs of one device, for the time estimate."""
   cluster: Fixed[dict[str, Any]] = field(default_factory=dict)
   resources: Resources = field(init=False, default_factory=Resources)
   """What a job asks of a cluster, by that section."""
@@ -168,13 +169,17 @@ class Plan(RunKeys):
   @property
   def gpus(self) -> int:
     """GPUs of one run; on this machine one process has one."""
-    return self.resources.gpus if self.slurm and self.device != "cpu" else 1
+    return self.resources.gpus if self.slurm and not self.on_cpu else 1
 
-  def settle(self, device: str, jobs: int) -> None:
+  @property
+  def on_cpu(self) -> bool:
+    return self.devices == ("cpu",)
+
+  def settle(self, devices: tuple[str, ...], jobs: int) -> None:
     """Where and how many at a time, with as many environments as `decap train` takes
     there where the file says nothing."""
-    self.device, self.jobs = device, jobs
-    default = CPU_NUM_ENVS if device == "cpu" else NUM_ENVS
+    self.devices, self.jobs = devices, jobs
+    default = CPU_NUM_ENVS if self.on_cpu else NUM_ENVS
     self.runs = tuple(
       replace(run, spec=replace(run.spec, num_envs=run.spec.num_envs or default))
       for run in self.runs

@@ -40,7 +40,6 @@ class Process(subprocess.Popen):
     keep_open: int | None = None,
     tied: bool = False,
   ):
-    self.cpus = cpus
     self.told = 0
     """How often it was asked to end."""
     self._asked_s = 0.0

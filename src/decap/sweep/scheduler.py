@@ -6,9 +6,10 @@ import abc
 import contextlib
 import os
 import time
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from decap.lock import one_writer
 from decap.rl.interrupts import on_interrupt
@@ -68,8 +69,16 @@ class Scheduler(abc.ABC):
     self._display.message(f"{job.run.name} failed ({note})")
 
 
+class Slot(NamedTuple):
+  """Room for one process."""
+
+  device: str
+  cpus: frozenset[int] = frozenset()
+  """Cores that it may use; empty is all."""
+
+
 class LocalScheduler(Scheduler):
-  """Keeps `plan.jobs` processes at work on this machine."""
+  """Keeps `plan.jobs` processes at work on each of this machine's devices."""
 
   def __init__(
     self, plan: Plan, root: Path, env: Mapping[str, str], lock: int, display: Display
@@ -78,15 +87,19 @@ class LocalScheduler(Scheduler):
     assert plan.jobs is not None
     self._env = env
     self._lock = lock
-    self._slots = _slots(plan.jobs, plan.device)
+    self._free = _slots(plan.jobs, plan.devices)
+    self._places: dict[str, Slot] = {}
+    """Of runs at work, and where others were last."""
     self._processes: dict[str, Process] = {}
+    self._failures: Counter[str] = Counter()
+    """Of each device, since something last went well there."""
 
   def step(self) -> bool:
     for job in self.jobs:
       if process := self._processes.get(job.run.name):
         self._watch(job, process)
-      if job.state == "waiting" and self._slots and not self.stopped:
-        self._start(job)
+      if job.state == "waiting" and not self.stopped and (slot := self._slot(job)):
+        self._start(job, slot)
     self._display.update(self.jobs)
     return bool(self._processes)
 
@@ -99,27 +112,50 @@ class LocalScheduler(Scheduler):
         process.interrupt()
       return
     del self._processes[job.run.name]
-    self._slots.append(process.cpus)
+    slot = self._places[job.run.name]
+    self._free.append(slot)
     job.state = "waiting"
     if code == 0 and job.next_stage(self._plan)[0] != was:
+      self._failures[slot.device] = 0
       self._settle(job)
     elif process.told or code == INTERRUPTED:
       job.state = "stopped"
     else:
       how = f"killed by signal {-code}" if code < 0 else job.last_line()
       self._fail(job, f"{was}: {how}")
+      known = self._broken()
+      self._failures[slot.device] += 1
+      for device in self._broken() - known:
+        count = self._failures[device]
+        self._display.message(f"{device} gets no more runs: {count} failed in a row.")
 
-  def _start(self, job: Job) -> None:
-    state, arguments = job.next_stage(self._plan)
-    cpus = self._slots.pop()
+  def _broken(self) -> set[str]:
+    """Devices on which every run would fail while others are busy with theirs.
+
+    Under MPS one run's error ends all on its device, so that it takes one more to tell.
+    """
+    assert self._plan.jobs is not None
+    broken = {d for d, count in self._failures.items() if count > self._plan.jobs}
+    return broken if len(broken) < len(self._plan.devices) else set()
+
+  def _slot(self, job: Job) -> Slot | None:
+    """Where a run goes on: in its own slot, or on the device with the fewest runs."""
+    broken, own = self._broken(), self._places.get(job.run.name)
+    free = Counter(slot.device for slot in self._free)
+    usable = [slot for slot in self._free if slot.device not in broken]
+    return max(usable, key=lambda s: (s == own, free[s.device]), default=None)
+
+  def _start(self, job: Job, slot: Slot) -> None:
+    state, arguments = job.next_stage(self._plan, slot.device)
     try:
       self._processes[job.run.name] = Process(
-        arguments, job.log_file, self._env, cpus, self._lock
+        arguments, job.log_file, self._env, slot.cpus, self._lock
       )
-      job.state = state
     except OSError as error:  # A full disk, say, or too many processes.
-      self._slots.append(cpus)
       self._fail(job, f"it cannot be started: {error.strerror}")
+      return
+    self._free.remove(slot)
+    self._places[job.run.name], job.state = slot, state
 
 
 def locked(root: Path) -> contextlib.AbstractContextManager[int]:
@@ -129,9 +165,10 @@ def locked(root: Path) -> contextlib.AbstractContextManager[int]:
   return one_writer(root, taken)
 
 
-def _slots(count: int, device: str) -> list[frozenset[int]]:
-  """Cores of each job: on a CPU they divide them, beside a GPU they share them."""
-  if device != "cpu" or not hasattr(os, "sched_getaffinity"):
-    return [frozenset() for _ in range(count)]
+def _slots(count: int, devices: Sequence[str]) -> list[Slot]:
+  """So many on each device: on a CPU they divide its cores, beside GPUs they share."""
+  if tuple(devices) != ("cpu",) or not hasattr(os, "sched_getaffinity"):
+    return [Slot(device) for device in devices for _ in range(count)]
   cpus = sorted(os.sched_getaffinity(0))
-  return [frozenset(cpus[i::count] or {cpus[i % len(cpus)]}) for i in range(count)]
+  shares = (cpus[i::count] or {cpus[i % len(cpus)]} for i in range(count))
+  return [Slot("cpu", frozenset(share)) for share in shares]
