@@ -75,8 +75,8 @@ METHODS = {
     "cat",
     p_max=0.25,
   ),
-  "N-IPO": Method(NIpoCfg(), WHOLE_BODY),
-  "PPO-Lagrangian": Method(LagrangianCfg()),
+  "N-IPO": Method(NIpoCfg(barrier_t=50.0), WHOLE_BODY),
+  "PPO-Lagrangian": Method(LagrangianCfg(multiplier_lr=0.01)),
   "DeCap": Method(
     PpoCfg(
       survival=True,

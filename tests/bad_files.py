@@ -108,6 +108,7 @@ _SWEEP = {"task": "g1-flat", "iterations": 10, "num-envs": 8}
 _SWEEP_EDITS: dict[str, tuple[dict[str, Any], str]] = {
   "s-key.yaml": ({"methods": ["decap"]}, "unknown key 'methods'"),
   "s-task.yaml": ({"task": "g2"}, "Unknown task 'g2'"),
+  "s-own-task.yaml": ({"task": "own_fine:walk"}, "'own_fine' has no 'walk'"),
   "s-no-task.yaml": ({"task": None}, "'task' is missing"),
   "s-method.yaml": ({"method": "decup"}, "Unknown method 'decup'"),
   "s-twice.yaml": ({"seed": [1, 1]}, "two runs are called"),
@@ -182,11 +183,29 @@ _RUN_TEXTS = {
   "r-list": ("[]", "run.json is damaged"),
   "r-empty": ("{}", "run.json is damaged"),
   "r-text": ('"g1-flat"', "run.json is damaged"),
+  "r-number": (
+    '{"task": 5, "method": "decap", "overrides": []}',
+    "Unknown task '5'",
+  ),
+  "r-stranger": (
+    '{"task": "stranger:task", "method": "decap", "overrides": []}',
+    "'stranger:task' is not one of decap's, and is not imported because a file says so",
+  ),
 }
 RUNS = {
   **{name: message for name, (_, message) in _RUN_TEXTS.items()},
   "r-nothing": "is not a run folder",
 }
+
+
+MODULES = {
+  "stranger.py": "raise SystemExit('imported')",
+  "own_fine.py": "from decap.tasks import Task\nhop = Task()\nheight_m = 0.3",
+  "own_divides.py": "\n1 / 0",
+  "own_typo.py": "def",
+  "own_needs.py": "import no_such_module",
+}
+"""Of tasks of one's own."""
 
 
 def write_files(folder: Path) -> None:
@@ -212,6 +231,10 @@ def write_files(folder: Path) -> None:
   for name, (text, _) in _RUN_TEXTS.items():
     _write_run(folder / name, text)
   _write_run(folder / "r-nothing", None)
+  spec = {"task": "g1-flat", "method": "decap", "overrides": []}
+  _write_run(folder / "run", json.dumps(spec))
+  for name, text in MODULES.items():
+    (folder / name).write_text(text)
 
 
 def _write_bundles(folder: Path) -> None:

@@ -5,6 +5,7 @@ One table for all commands. What needs a file finds it by name in the folder tha
 """
 
 import os
+import sys
 import time
 
 import pytest
@@ -91,6 +92,25 @@ WORDS = (
   ("trian", "Unknown command 'trian' (did you mean 'train'?)"),
   ("train", "--task is missing"),
   ("train --task g2", "Unknown task 'g2' (there are g1-flat"),
+  ("train --task own_nowhere:hop", "There is no module 'own_nowhere', neither in the"),
+  ("train --task own_fine.robots:hop", "There is no module 'own_fine.robots', neither"),
+  ("train --task own_fine.py:hop", "There is no module 'own_fine.py', neither"),
+  ("train --task ./own_fine:hop", "is PACKAGE.MODULE:NAME, not './own_fine:hop'"),
+  ("train --task own_fine:", "is PACKAGE.MODULE:NAME, not 'own_fine:'"),
+  ("train --task own_fine:hip", "'own_fine' has no 'hip' (did you mean 'hop'?)"),
+  ("train --task own_fine:height_m", "must be a Task, not float (there are hop)"),
+  (
+    "train --task own_divides:hop",
+    "ZeroDivisionError: division by zero (own_divides.py, line 2)",
+  ),
+  ("train --task own_typo:hop", "SyntaxError: invalid syntax (own_typo.py, line 1)"),
+  (
+    "train --task own_needs:hop",
+    "ModuleNotFoundError: No module named 'no_such_module' (own_needs.py, line 1)",
+  ),
+  ("train --task stranger:hop", "'stranger' cannot be imported: SystemExit: imported"),
+  ("train --task own_fine:hop --device cpu", "has no description of its robot"),
+  ("play run --task stranger:hop", "'stranger' cannot be imported"),
   (
     "train --task g1-flat --method decup",
     "Unknown method 'decup' (did you mean 'decap'",
@@ -118,7 +138,7 @@ WORDS = (
   ("train --resume empty --seed 0", "--seed cannot change"),
   ("train --resume empty --run-name again", "--run-name cannot change"),
   ("train --resume empty --log-root elsewhere", "--log-root cannot change"),
-  ("train --resume empty --task g1-flat", "--task cannot change"),
+  ("train --resume run --task g1-rough", "--task cannot change"),
   ("train --resume empty --init-from empty", "exclude each other"),
   ("train --resume empty --agent.policy.init-std 1", "cannot change"),
   ("train --task g1-flat --method lcp --env.termination.kappa 3", "does not use"),
@@ -316,6 +336,8 @@ def test_there_are_enough():
 )
 def test_a_bad_input_gets_one_sentence(folder, argv, message, monkeypatch, capsys):
   monkeypatch.chdir(folder)
+  monkeypatch.setattr(sys, "path", list(sys.path))  # Tasks of one's own add to it.
+  monkeypatch.setattr(sys, "dont_write_bytecode", True)
   before = sorted(os.listdir(folder))
   assert main(list(argv)) == 2
   captured = capsys.readouterr()

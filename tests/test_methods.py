@@ -91,6 +91,10 @@ def test_values_of_the_other_losses():
   assert isinstance(lagrangian, LagrangianCfg)
   assert (lagrangian.cost_limit, lagrangian.multiplier_lr) == (0.01, 1e-4)
   assert (n_ipo.costs, lagrangian.costs) == ("terms", "rows")
+  # Whoever builds a config by hand starts from the same values.
+  assert LcpCfg().gradient_penalty_coef == lcp.gradient_penalty_coef
+  assert NIpoCfg().barrier_t == n_ipo.barrier_t
+  assert LagrangianCfg().multiplier_lr == lagrangian.multiplier_lr
 
 
 def test_whole_body_baselines_have_one_p_max_for_the_whole_robots_quantities_too():

@@ -75,10 +75,9 @@ def _smoothness_rewards(env: ConstrainedEnvCfg, agent: AgentCfg) -> None:
 
 
 def _lcp(env: ConstrainedEnvCfg, agent: AgentCfg) -> None:
-  """A quarter of the published 0.002 learns fastest of four (docs/paper.md)."""
   from decap.rl.config import LcpCfg
 
-  agent.algorithm = _algorithm(LcpCfg, agent, gradient_penalty_coef=0.0005)
+  agent.algorithm = _algorithm(LcpCfg, agent)
 
 
 def _cat(env: ConstrainedEnvCfg, agent: AgentCfg) -> None:
@@ -93,19 +92,16 @@ def _cat(env: ConstrainedEnvCfg, agent: AgentCfg) -> None:
 
 
 def _n_ipo(env: ConstrainedEnvCfg, agent: AgentCfg) -> None:
-  """Of six values of t, from the published 50 to 8000, only the last walks
-  (docs/paper.md)."""
   from decap.rl.config import NIpoCfg
 
   _loosest_limits_everywhere(env, p_max=0.25)
-  agent.algorithm = _algorithm(NIpoCfg, agent, costs="terms", barrier_t=8000.0)
+  agent.algorithm = _algorithm(NIpoCfg, agent, costs="terms")
 
 
 def _ppo_lagrangian(env: ConstrainedEnvCfg, agent: AgentCfg) -> None:
-  """The slowest of six rates of the multipliers moves most (docs/paper.md)."""
   from decap.rl.config import LagrangianCfg
 
-  agent.algorithm = _algorithm(LagrangianCfg, agent, multiplier_lr=1e-4)
+  agent.algorithm = _algorithm(LagrangianCfg, agent)
 
 
 def _decap(env: ConstrainedEnvCfg, agent: AgentCfg, **aid: Any) -> None:

@@ -14,7 +14,7 @@ from decap.cli.profile import _check_worth, _warn
 from decap.deploy.bundle import write_bundle
 from decap.envs.build import make_env
 from decap.errors import UserError
-from decap.evaluation import rollout
+from decap.evaluation import environment, rollout
 from decap.evaluation.environment import evaluation_cfg
 from decap.evaluation.protocol import Protocol
 from decap.evaluation.results import load_result
@@ -186,7 +186,7 @@ def test_a_quantile_of_a_scalar_may_be_chosen(capsys, monkeypatch):
   def measure(*_):
     raise UserError("Measured.")
 
-  monkeypatch.setattr(profile, "env_cfg", lambda _: cfg)
+  monkeypatch.setattr(environment, "measured_cfg", lambda _: cfg)
   monkeypatch.setattr(profile.ProfileArgs, "measure", measure)
   argv = ["profile", "stand", "--task", "g1-flat", "--device", "cpu"]
   assert main([*argv, "--quantile", "tilt=0.9"]) == 2

@@ -204,7 +204,10 @@ def _fall_or_stay(cfg, iterations=40) -> float:
 
 @pytest.mark.parametrize(
   "cfg",
-  [NIpoCfg(entropy_coef=0.0), LagrangianCfg(entropy_coef=0.0, multiplier_init=10.0)],
+  [
+    NIpoCfg(entropy_coef=0.0, barrier_t=50.0),
+    LagrangianCfg(entropy_coef=0.0, multiplier_init=10.0, multiplier_lr=0.01),
+  ],
 )
 def test_nobody_learns_to_fall(cfg):
   assert _fall_or_stay(cfg) < 0.1

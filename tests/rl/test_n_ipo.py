@@ -61,7 +61,7 @@ def test_barrier_pulls_back_beyond_the_threshold():
 
 def test_an_infeasible_cost_weighs_as_much_as_the_published_constants_say(agent):
   """1/(t α d) with d = D / (1 − γ): 1/(50 · 0.02 · 1) = 1 per discounted cost."""
-  cfg = NIpoCfg()
+  cfg = NIpoCfg(barrier_t=50.0)
   rate = torch.tensor([0.6])
   limit = torch.tensor([cfg.cost_limit])
   thresholds = adaptive_thresholds(rate, limit, cfg.threshold_margin)

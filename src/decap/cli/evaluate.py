@@ -15,7 +15,6 @@ from decap.options import machine
 from decap.options.types import OutputFolder, Policy
 from decap.options.velocity import out_of_range
 from decap.runs import read_limits
-from decap.tasks import env_cfg
 
 if TYPE_CHECKING:
   from decap.evaluation.results import Result
@@ -33,6 +32,7 @@ class EvaluateArgs(ProtocolArgs):
   def run(self) -> None:
     """Evaluate, print a summary and write the files."""
     machine.check_renderer()
+    from decap.evaluation.environment import measured_cfg
     from decap.evaluation.policies import load_policy
     from decap.evaluation.results import keep_larger
 
@@ -49,7 +49,7 @@ class EvaluateArgs(ProtocolArgs):
         f"Made by other code than today's: {', '.join(changed)}. Numbers may differ."
       )
     if protocol.command is not None:
-      told = env_cfg(protocol.task).commands["twist"]
+      told = measured_cfg(protocol.task).commands["twist"]
       for sentence in out_of_range([protocol.command], told):
         print(sentence)
     label = protocol.label_for(own_task)

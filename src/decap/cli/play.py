@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -37,6 +38,8 @@ class PlayArgs(types.Computing):
   policies: types.Policies
   """Run folders, checkpoints or bundle folders; several make a video side by side, and
   LABEL=POLICY names one."""
+  task: types.TaskName = None
+  """Task to show them on (default: their own)."""
   command: types.Velocity = None
   """What the robot is told: forward and left in m/s, turn in rad/s (default: 0.5 0 0)."""
   schedule: Annotated[str | None, types.shown("TEXT")] = None
@@ -77,15 +80,19 @@ class PlayArgs(types.Computing):
   def run(self) -> None:
     """Build the play variant of the run's environment, then record or show it."""
     sources = [types.split_label(source)[1] for source in self.policies]
-    specs = [spec_of(source) for source in sources]
+    specs = [spec_of(source, task=self.task) for source in sources]
     checks.announce_imports(self.device, draws=self.video is not None)
-    told = build_configs(specs[0], play=True)[0].commands["twist"]
+    told = build_configs(specs[0], play=True)[0].commands.get("twist")
     commands = [c for _, *c in read_commands(self.command, self.schedule)]
-    for sentence in out_of_range(commands, told):
+    if told is None and (self.command or self.schedule):
+      raise UserError(
+        f"The task {specs[0].task} has no velocity command 'twist' to give."
+      )
+    for sentence in out_of_range(commands, told) if told else ():
       print(sentence, flush=True)
     with checks.explained_memory(self.device):
       if self.video:
-        record(self)
+        record(self, captions=told is not None)
       else:
         _watch(self, sources[0])
 
@@ -96,7 +103,7 @@ class PlayArgs(types.Computing):
     return Walk(read_commands(self.command, self.schedule), self.seconds)
 
 
-def record(args: PlayArgs, fps: float | None = None) -> None:
+def record(args: PlayArgs, fps: float | None = None, *, captions: bool = True) -> None:
   """Film all policies, side by side under what they are told; one alone has no label."""
   from decap.deploy import video
 
@@ -107,8 +114,10 @@ def record(args: PlayArgs, fps: float | None = None) -> None:
     print(f"Rendering {source} …", flush=True)
     clips.append((label or Path(source).name, film(args, source, script, fps)))
   frames = video.side_by_side(clips)
-  lines = [spell(script.at(k / fps).tolist()) for k in range(len(frames))]
-  video.write(path, video.caption(frames, lines), fps)
+  if captions:
+    lines = [spell(script.at(k / fps).tolist()) for k in range(len(frames))]
+    frames = video.caption(frames, lines)
+  video.write(path, frames, fps)
   print(f"Wrote {path}")
 
 
@@ -118,11 +127,9 @@ def _watch(args: PlayArgs, source: str) -> None:
   from mjlab.rl import RslRlVecEnvWrapper
   from mjlab.viewer import ViserPlayViewer
 
-  from decap.evaluation.environment import command_term
-
   env, policy = make_play(args, source)
-  term, script = command_term(env), args.script()
-  term.tell(script.at(0.0).tolist())
+  tell, script = _teller(env), args.script()
+  tell(script.at(0.0).tolist())
   waiting = [command for command in script.commands if command[0] > 0.0]
   steps = 0
 
@@ -130,7 +137,7 @@ def _watch(args: PlayArgs, source: str) -> None:
     nonlocal steps
     steps += 1
     if waiting and steps * env.step_dt >= waiting[0][0]:
-      term.tell(waiting.pop(0)[1:])
+      tell(waiting.pop(0)[1:])
     return policy(obs)
 
   print(
@@ -146,15 +153,16 @@ def _watch(args: PlayArgs, source: str) -> None:
     env.close()
 
 
-def spec_of(source: str, seed: int = 0) -> RunSpec:
-  """What to build: the run's own environment, or that of a bundle's task."""
+def spec_of(source: str, seed: int = 0, task: str | None = None) -> RunSpec:
+  """What to build: the run's own environment, or that of a bundle's task, or `task`'s."""
   path = Path(source)
   if (path / bundle.JSON_FILE).is_file():
     # All of it, so that what is wrong with a bundle is said before anything is drawn.
     info = bundle.load_bundle(path).info
-    return RunSpec(info["task"], info["method"], seed)
+    return RunSpec(task or info["task"], info["method"], seed)
   checkpoint_files.resolve(path)
-  return dataclasses.replace(load_spec(path), seed=seed)
+  spec = load_spec(path)
+  return dataclasses.replace(spec, seed=seed, task=task or spec.task)
 
 
 def make_play(args: PlayArgs, source: str) -> tuple[Any, Act]:
@@ -166,12 +174,15 @@ def make_play(args: PlayArgs, source: str) -> tuple[Any, Act]:
 
   checks.check_torch_device(args.device)
   policy = load_policy(source, args.device)
-  spec = dataclasses.replace(spec_of(source, args.seed), blind=policy.blind)
+  spec = spec_of(source, args.seed, args.task)
+  spec = dataclasses.replace(spec, blind=policy.blind)
   cfg, _ = build_configs(spec, play=True)
   cfg.scene.num_envs = args.num_envs
-  cfg.scene.spec_fn = add_sky  # Without one, all that is not ground is black.
+  # Without a sky, all that is not ground is black.
+  cfg.scene.spec_fn = cfg.scene.spec_fn or add_sky
   viewer = cfg.viewer
-  viewer.origin_type = viewer.OriginType.ASSET_ROOT  # Its weight is in the middle.
+  if viewer.entity_name:
+    viewer.origin_type = viewer.OriginType.ASSET_ROOT  # Its weight is in the middle.
   viewer.distance = args.distance or viewer.distance
   viewer.azimuth, viewer.elevation = args.azimuth, -8.0
   if args.video:
@@ -179,27 +190,34 @@ def make_play(args: PlayArgs, source: str) -> tuple[Any, Act]:
     # Half of a frame's time on a machine without a GPU.
     viewer.enable_shadows = viewer.enable_reflections = False
     # The azimuth means something only if the first heading is known.
-    cfg.events["reset_base"].params["pose_range"] = {}
+    if reset := cfg.events.get("reset_base"):
+      reset.params["pose_range"] = {}
   env = make_env(cfg, args.device, render_mode="rgb_array" if args.video else None)
   policy.check(describe_env(env, spec.task))
   assert policy.act is not None  # Standing still is no bundle.
   return env, policy.act
 
 
+def _teller(env: Any) -> Callable[[Sequence[float]], None]:
+  """Tells all robots a velocity; nothing where the task has no such command."""
+  manager = env.command_manager
+  term = manager.get_term("twist") if "twist" in manager.active_terms else None
+  return getattr(term, "tell", lambda command: None)
+
+
 def film(args: PlayArgs, source: str, script: Walk, fps: float) -> list[np.ndarray]:
   """Frames [H, W, 3] of a policy that is told the script."""
   import torch
 
-  from decap.evaluation.environment import command_term
-
   env, policy = make_play(args, source)
+  tell = _teller(env)
   stride = max(1, round(1.0 / (fps * env.step_dt)))
   frames = []
-  command_term(env).tell(script.at(0.0).tolist())
+  tell(script.at(0.0).tolist())
   with torch.no_grad():
     obs, _ = env.reset()
     for step in range(round(script.seconds / env.step_dt)):
-      command_term(env).tell(script.at(step * env.step_dt).tolist())
+      tell(script.at(step * env.step_dt).tolist())
       obs, *_ = env.step(policy(obs))
       if step % stride == 0:
         frames.append(env.render())

@@ -17,7 +17,7 @@ from decap.evaluation.protocol import Protocol
 from decap.options import machine
 from decap.options.args import at_least, output_file
 from decap.options.types import Flag, Policy, Seed, Simulating, TaskName, shown
-from decap.tasks import TASKS, env_cfg
+from decap.tasks import get_task
 
 if TYPE_CHECKING:
   from decap.evaluation.rollout import Evaluation
@@ -69,14 +69,15 @@ class ProfileArgs(Simulating):
     from rich.console import Console
 
     from decap.evaluation import profile as profiles
+    from decap.evaluation.environment import measured_cfg
     from decap.evaluation.policies import load_policy
 
     checks.check_torch_device(self.device)
     policy = load_policy(self.policy, self.device)
     task, name = self.task or policy.info["task"] or "g1-flat", policy.info["name"]
-    cfg = env_cfg(task)
+    cfg = measured_cfg(task)
     scalars = [n for n, t in cfg.constraints.items() if not isinstance(t.limits, dict)]
-    chosen = {**TASKS[task].describe().profile_quantiles, **self.quantiles()}
+    chosen = {**get_task(task).describe().profile_quantiles, **self.quantiles()}
     rule = profiles.complete_rule((*cfg.groups, *scalars), chosen)
     moving = self.measure(f"Measuring {name}", policy, task)
     _check_worth(moving.result.metrics, name, self.force)

@@ -26,7 +26,7 @@ from decap.options import machine, types
 from decap.options.overrides import check_options
 from decap.rl import checkpoint_files
 from decap.runs import RunSpec
-from decap.tasks import CPU_NUM_ENVS, TASKS
+from decap.tasks import CPU_NUM_ENVS, TASKS, get_task, is_own
 
 if TYPE_CHECKING:
   from decap.envs.constrained_env import ConstrainedEnvCfg
@@ -41,7 +41,7 @@ class TrainArgs(types.Simulating):
   exits with code 130; again quits at once."""
 
   task: types.TaskName = None
-  """What to learn; see 'decap list'."""
+  """What to learn; see 'decap list', or package.module:name of your own."""
   method: types.MethodName = None
   """How (default: decap); see 'decap list'."""
   seed: types.MaybeSeed = None
@@ -135,19 +135,20 @@ def new_spec(args: TrainArgs) -> RunSpec:
 
 def _continued(args: TrainArgs) -> tuple[RunSpec, Path]:
   """Description and checkpoint of a run to continue; only its length may change."""
-  names = ("task", "method", "seed", "num_envs", "limits", "blind")
-  for name in (*names, "run_name", "log_root"):
+  from_folder = "cannot change when a run is continued; it comes from the run folder."
+  names = ("method", "seed", "num_envs", "limits", "blind", "run_name", "log_root")
+  for name in names:
     if getattr(args, name) != getattr(TrainArgs, name):
-      raise UserError(
-        f"--{name.replace('_', '-')} cannot change when a run is continued; "
-        "it comes from the run folder."
-      )
+      raise UserError(f"--{name.replace('_', '-')} {from_folder}")
   if args.overrides:
     raise UserError(f"{args.overrides[0]} cannot change when a run is continued.")
   assert args.resume is not None
   if args.init_from:
     raise UserError("--resume and --init-from exclude each other.")
   spec = runs.load_spec(args.resume)
+  if args.task not in (None, spec.task):
+    raise UserError(f"--task {from_folder}")
+  get_task(spec.task)  # Or say that it has to be named.
   if args.iterations is not None:
     spec = dataclasses.replace(spec, iterations=args.iterations)
   path = checkpoint_files.resolve(args.resume)
@@ -220,7 +221,7 @@ def train(
 
       export_checkpoint(checkpoint_files.resolve(folder), folder / "policy")
   if writes and not quiet:
-    _say_next(folder, finished, runner)
+    _say_next(spec, folder, finished, runner)
   return finished
 
 
@@ -247,7 +248,9 @@ def _start(spec: RunSpec, folder: Path, resume: Path | None) -> Path | None:
     return _start(spec, folder, older[-1])
   if resume:
     checkpoint.require_continuable(state, path)
-  checkpoint.require_joints(state, path, TASKS[spec.task].describe().joint_names)
+  task = get_task(spec.task)
+  if task.robot is not None:
+    checkpoint.require_joints(state, path, task.describe().joint_names)
   return path
 
 
@@ -281,13 +284,17 @@ def _make_runner(
   from mjlab.utils.torch import configure_torch_backends
 
   from decap.envs.build import make_env
+  from decap.evaluation.environment import missing
   from decap.evaluation.probe import Probe
   from decap.export import describe
   from decap.rl.runner import Runner
 
   place = (options.device, options.backend)
   # A copy now: building the environment puts objects into its config.
-  robot, cfg = TASKS[spec.task].describe(), copy.deepcopy(env_cfg)
+  cfg = copy.deepcopy(env_cfg)
+  make_probe = None
+  if folder and not missing(spec.task, cfg):
+    make_probe = partial(Probe, cfg, get_task(spec.task).describe(), *place)
   configure_torch_backends()
   env = make_env(env_cfg, *place, verbose=options.verbose)
   description = describe(env, spec, agent_cfg) | {"made_by": made_by}
@@ -299,7 +306,7 @@ def _make_runner(
       info={"run": spec.to_dict(), "policy": description},
       on_iteration=on_iteration,
       use_graphs=options.capture,
-      make_probe=partial(Probe, cfg, robot, *place) if folder else None,
+      make_probe=make_probe,
     )
   except ValueError as error:
     raise UserError(f"The agent cannot be built: {error}") from error
@@ -316,7 +323,8 @@ def _no_empty_folder(folder: Path) -> Iterator[None]:
     raise
 
 
-def _say_next(folder: Path, finished: bool, runner: Runner) -> None:
+def _say_next(spec: RunSpec, folder: Path, finished: bool, runner: Runner) -> None:
+  place = shlex.quote(str(folder)) + f" --task {spec.task}" * is_own(spec.task)
   print(f"Policy: {folder / 'policy'}")
   best = runner.watcher
   if best.best_score is not None:
@@ -325,7 +333,6 @@ def _say_next(folder: Path, finished: bool, runner: Runner) -> None:
       f"{checkpoint_files.best_path(folder)}"
     )
   if finished:
-    print(f"Done. Next: {program()} play {shlex.quote(str(folder))}")
+    print(f"Done. Next: {program()} play {place}")
   else:
-    again = f"{program()} train --resume {shlex.quote(str(folder))}"
-    print(f"Stopped and saved. Continue with: {again}")
+    print(f"Stopped and saved. Continue with: {program()} train --resume {place}")

@@ -38,9 +38,9 @@ def evaluation_cfg(
   A blind policy does not see the gait's clock.
   """
   from decap.runs import apply_limits
-  from decap.tasks import env_cfg, hide_clock, undisturbed
+  from decap.tasks import hide_clock, undisturbed
 
-  cfg = env_cfg(protocol.task)
+  cfg = measured_cfg(protocol.task)
   cfg.scene.num_envs = protocol.num_envs
   cfg.seed = protocol.seed
   if blind:
@@ -49,6 +49,33 @@ def evaluation_cfg(
   undisturbed(cfg, None if not protocol.disturbed else protocol.push_interval_s)
   _set_commands(cfg, protocol)
   return cfg
+
+
+def measured_cfg(task: str) -> ConstrainedEnvCfg:
+  """A task's environment, with a sentence where evaluation cannot measure it."""
+  from decap.tasks import env_cfg
+
+  cfg = env_cfg(task)
+  if lacking := missing(task, cfg):
+    raise UserError(
+      f"The task {task} cannot be evaluated: it has no {', no '.join(lacking)}."
+    )
+  return cfg
+
+
+def missing(task: str, cfg: ConstrainedEnvCfg) -> list[str]:
+  """What evaluation measures a task by, and this environment of it has not."""
+  from decap.envs.mdp import MASKED_COMMANDS
+  from decap.tasks import get_task
+
+  there = {
+    "description of its robot": get_task(task).robot is not None,
+    "velocity command 'twist'": type(cfg.commands.get("twist")) in MASKED_COMMANDS,
+    "reward 'track_xy'": "track_xy" in cfg.rewards,
+    f"contact sensor '{FEET_SENSOR}'": FEET_SENSOR
+    in [s.name for s in cfg.scene.sensors],
+  }
+  return [name for name, found in there.items() if not found]
 
 
 def make_layout(env: ConstrainedEnv, description: RobotDescription) -> Layout:
@@ -82,9 +109,7 @@ def make_layout(env: ConstrainedEnv, description: RobotDescription) -> Layout:
 
 def _tracking_reward(cfg: ConstrainedEnvCfg) -> tuple[float, float]:
   """Weight and variance of what the task pays for the commanded velocity."""
-  term = cfg.rewards.get("track_xy")
-  if term is None:
-    raise UserError("The task has no reward 'track_xy' that a return could be told of.")
+  term = cfg.rewards["track_xy"]
   return term.weight, term.params["variance"]
 
 

@@ -31,7 +31,7 @@ from decap.evaluation.results import Result
 from decap.evaluation.trajectory import Sample, Trajectory
 from decap.provenance import versions
 from decap.rl.display import Stopwatch
-from decap.tasks import TASKS
+from decap.tasks import get_task
 
 if TYPE_CHECKING:
   from decap.envs.constrained_env import ConstrainedEnv
@@ -113,7 +113,7 @@ class Rollout:
     self.policy = policy
     self.protocol = protocol
     self.device = str(env.device)
-    robot = TASKS[protocol.task].describe()
+    robot = get_task(protocol.task).describe()
     self.layout = make_layout(env, robot)
     self.metrics = Metrics(
       self.layout,

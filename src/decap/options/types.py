@@ -14,12 +14,17 @@ from tyro.conf import Positional, arg
 
 from decap.methods import METHODS
 from decap.options import args, machine
-from decap.tasks import TASKS
+from decap.tasks import name_task
 
 
 def shown(metavar: str) -> Any:
   """What stands for the value in the help, which says itself what the default is."""
   return arg(metavar=metavar, help_behavior_hint="")
+
+
+def _task(option: str, value: str) -> str:
+  name_task(value)
+  return value
 
 
 Flag = Annotated[bool, arg(help_behavior_hint="")]
@@ -31,9 +36,10 @@ Positive = Annotated[float, args.FINITE, args.above(0)]
 Share = Annotated[float, args.FINITE, args.at_least(0)]
 Seed = Annotated[int, args.SEED]
 MaybeSeed = Annotated[int | None, shown("N"), args.SEED]
-TaskName = Annotated[str | None, shown("NAME"), args.one_of("task", TASKS)]
+TaskName = Annotated[str | None, shown("NAME"), _task]
+"""One of ours, or package.module:name of one's own."""
 MethodName = Annotated[str | None, shown("NAME"), args.one_of("method", METHODS)]
-Tasks = Annotated[tuple[str, ...], args.one_of("task", TASKS)]
+Tasks = Annotated[tuple[str, ...], _task]
 Methods = Annotated[tuple[str, ...], args.one_of("method", METHODS)]
 InputFile = Annotated[str | None, shown("FILE")]
 """A file to read."""

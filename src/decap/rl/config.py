@@ -167,9 +167,10 @@ class LcpCfg(PpoCfg):
   """PPO with a penalty on the policy's gradient (Lipschitz-constrained policies)."""
 
   class_name: Literal["lcp"] = "lcp"  # ty: ignore[invalid-assignment]
-  gradient_penalty_coef: float = 0.002
+  gradient_penalty_coef: float = 0.0005
   """Weight of the mean ‖∇_obs log π(a | obs)‖². Comparable between runs only at the
-  same σ, since the gradient grows as 1/σ²."""
+  same σ, since the gradient grows as 1/σ². A quarter of the published 0.002 learns
+  fastest of four (docs/paper.md)."""
 
   def __post_init__(self) -> None:
     super().__post_init__()
@@ -201,8 +202,9 @@ class NIpoCfg(CostPpoCfg):
   """Interior-point policy optimisation with adaptive thresholds."""
 
   class_name: Literal["n-ipo"] = "n-ipo"  # ty: ignore[invalid-assignment]
-  barrier_t: float = 50.0
-  """t: sharpness of the log barrier, whose weight is 1/t."""
+  barrier_t: float = 8000.0
+  """t: sharpness of the log barrier, whose weight is 1/t. Of six values, from the published 50
+  to this, only the last walks (docs/paper.md)."""
   threshold_margin: float = 0.02
   """α: an infeasible cost's threshold is this share of the limit above the cost."""
 
@@ -218,10 +220,9 @@ class LagrangianCfg(CostPpoCfg):
   class_name: Literal["lagrangian"] = "lagrangian"  # ty: ignore[invalid-assignment]
   multiplier_init: float = 0.0
   """Every multiplier's first value."""
-  multiplier_lr: float = 0.01
-  """Adam's learning rate for the multipliers, which move once per iteration. A
-  multiplier can reach 15 in 1500 iterations, about as far as OmniSafe's (0.035) in its
-  500 epochs."""
+  multiplier_lr: float = 1e-4
+  """Adam's learning rate for the multipliers, which move once per iteration. The
+  slowest of six: with it robots move most (docs/paper.md)."""
   multiplier_max: float = 100.0
   """Upper bound of each multiplier."""
 

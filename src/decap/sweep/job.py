@@ -21,6 +21,7 @@ from decap.rl.status import read_status
 from decap.runs import RUN_FILE, RunSpec, exported, load_spec
 from decap.sweep.plan import Plan, PlannedRun
 from decap.sweep.sections import tokens
+from decap.tasks import is_own
 
 State = Literal["waiting", "training", "evaluating", "done", "failed", "stopped"]
 
@@ -82,7 +83,10 @@ class Job:
     if plan.evaluate is False or self.evaluated(plan):
       return "done", []
     command = ["evaluate", str(self.folder()), "--device", device]
-    return "evaluating", [*command, *tokens(plan.evaluate)]
+    # A folder does not make anyone import its task.
+    own = self.run.spec.task if is_own(self.run.spec.task) else None
+    options = {**plan.evaluate, "task": plan.evaluate.get("task") or own}
+    return "evaluating", [*command, *tokens(options)]
 
   def progress(self) -> Status | None:
     """Where the run says that it stands."""
@@ -108,6 +112,7 @@ def train_command(job: Job, plan: Plan, device: str) -> list[str]:
   }
   if folder is not None and _latest_iteration(folder):
     options["resume"], overrides = folder, ()
+    options["task"] = spec.task if is_own(spec.task) else None
     # The file may have become shorter since.
     options["iterations"] = max(job.run.iterations, _latest_iteration(folder))
   else:

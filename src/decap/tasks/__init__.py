@@ -1,12 +1,19 @@
-"""Tasks by name. Importing this imports neither torch nor mjlab."""
+"""Tasks by name: ours, and those that users name by the place of their definition.
+
+Importing this imports neither torch nor mjlab.
+"""
 
 from __future__ import annotations
 
+import os
+import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Literal
 
-from decap.errors import check_known
+from decap.errors import UserError, check_known
+from decap.tasks import own
 
 if TYPE_CHECKING:
   from decap.envs.constrained_env import ConstrainedEnvCfg
@@ -21,18 +28,29 @@ ITERATIONS, NUM_ENVS, CPU_NUM_ENVS = 1650, 1024, 256
 
 @dataclass(frozen=True)
 class Task:
-  """One combination of robot and terrain; as text, its summary."""
+  """A robot on a terrain that is told velocities, or an environment of one's own; as
+  text, its summary."""
 
-  robot: str
-  """Where the function is that describes the robot: "module:function"."""
-  terrain: TerrainName
-  summary: str
+  robot: str | Callable[[], RobotDescription] | None = None
+  """The function that describes the robot, or its place, "module:function", which is
+  imported when it is needed. What has none cannot be evaluated."""
+  terrain: TerrainName = "flat"
+  summary: str = ""
+  env: Callable[[bool], ConstrainedEnvCfg] | None = None
+  """Makes a fresh config of the environment: told False for training, True for watching.
+  None: the velocity task of the robot."""
+  agent: Callable[[], AgentCfg] | None = None
+  """Makes a fresh config of the agent, which methods edit. None: as our tasks have."""
 
   def __str__(self) -> str:
     return self.summary
 
   def describe(self) -> RobotDescription:
     """A fresh description of the robot."""
+    if self.robot is None:
+      raise UserError("This task has no description of its robot (docs/own-task.md).")
+    if callable(self.robot):
+      return self.robot()
     module, _, function = self.robot.partition(":")
     return getattr(import_module(module), function)()
 
@@ -54,17 +72,45 @@ TASKS: dict[str, Task] = {
 }
 
 
+_NAMED: dict[str, Task] = {}
+"""Tasks of their own that users have named."""
+
+
+def is_own(name: str) -> bool:
+  """Whether it names the place of a task that is not ours."""
+  return ":" in str(name)  # A damaged file may have anything there.
+
+
+def name_task(name: str) -> None:
+  """Make the task known that a user names; one of their own is imported, from the current
+  folder first."""
+  if is_own(name) and name not in _NAMED:
+    if os.getcwd() not in sys.path:  # As of `python -m`.
+      sys.path.insert(0, os.getcwd())
+    _NAMED[name] = own.load(name, Task)
+  get_task(name)
+
+
 def get_task(name: str) -> Task:
-  """The task of that name."""
+  """The task of that name; imports nothing, since names in files may be a stranger's."""
+  if name in _NAMED:
+    return _NAMED[name]
+  if is_own(name):
+    raise UserError(
+      f"The task '{name}' is not one of decap's, and is not imported because a file says "
+      "so: if you trust it, name it yourself by --task."
+    )
   check_known("task", name, TASKS)
   return TASKS[name]
 
 
 def env_cfg(name: str, play: bool = False) -> ConstrainedEnvCfg:
   """A fresh environment config: of training, or for watching."""
+  task = get_task(name)
+  if task.env is not None:
+    return task.env(play)
   from decap.tasks.velocity import velocity_env_cfg
 
-  task = get_task(name)
   return velocity_env_cfg(task.describe(), task.terrain, play)
 
 
@@ -111,7 +157,10 @@ def agent_cfg(name: str) -> AgentCfg:
   """
   from decap.rl.config import AgentCfg, PolicyCfg, PpoCfg
 
-  std = get_task(name).describe().exploration
+  task = get_task(name)
+  if task.agent is not None:
+    return task.agent()
+  std = PolicyCfg().init_std if task.robot is None else task.describe().exploration
   return AgentCfg(
     iterations=ITERATIONS,
     policy=PolicyCfg(init_std=std, std_type="log", std_growth=1.0),
@@ -120,7 +169,8 @@ def agent_cfg(name: str) -> AgentCfg:
       schedule="fixed",
       rate_final=0.3,
       entropy_final=0.001,
-      mirror_loss_coef=0.2,
+      # How an unknown environment looks in a mirror is not known.
+      mirror_loss_coef=0.2 if task.env is None else 0.0,
     ),
   )
 
