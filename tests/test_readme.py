@@ -20,7 +20,7 @@ def test_the_example_of_an_own_task_trains_a_constrained_go1(tmp_path, monkeypat
   Path("my_go1.py").write_text(example)
   small = ["--num-envs", "16", "--iterations", "2", "--device", "cpu"]
   assert main(["train", "--task", "my_go1:walk", *small]) == 0
-  (run,) = Path("runs/my_go1:walk").iterdir()
+  (run,) = Path("runs/my_go1.walk").iterdir()
   assert main(["export", str(run), "--output", "my_policy"]) == 0
   info = load_bundle("my_policy").info
   assert info["task"] == "my_go1:walk" and info["iteration"] == 2

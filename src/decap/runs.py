@@ -181,9 +181,11 @@ def run_folder(run: str | Path) -> Path:
 
 def default_run_folder(root: str | Path, spec: RunSpec, label: str = "") -> Path:
   """``<root>/<task>/<timestamp>_<method>_s<seed>[_label]``."""
+  from decap.tasks import folder_name
+
   stamp = datetime.now().strftime("%Y-%m-%d_%H-%M-%S")
   name = f"{stamp}_{spec.method}_s{spec.seed}" + (f"_{label}" if label else "")
-  return Path(root) / spec.task / name
+  return Path(root) / folder_name(spec.task) / name
 
 
 def create_run_folder(

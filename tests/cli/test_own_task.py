@@ -76,7 +76,7 @@ def train(task):
   options = ["--task", task, "--num-envs", "4", "--iterations", "2", *CPU, *SMALL]
   assert main(["train", *options]) == 0
   tasks._NAMED.clear()
-  (run,) = (Path("runs") / task).iterdir()
+  (run,) = (Path("runs") / task.replace(":", ".")).iterdir()
   return run
 
 
@@ -131,8 +131,8 @@ def test_an_environment_without_a_robot_is_trained_and_not_evaluated(capsys):
 def test_a_sweep_names_the_task_to_every_process(folder):
   plan = make_plan({"task": TROT, "iterations": 3, "num-envs": 4, "device": "cpu"})
   job = Job(plan.runs[0], folder / "sweep")
-  assert train_command(job, plan).count(TROT) == 1
-  run = job.root / TROT / "run"
+  assert train_command(job, plan, "cpu").count(TROT) == 1
+  run = job.root / tasks.folder_name(TROT) / "run"
   (run / "params").mkdir(parents=True)
   (run / "params" / "run.json").write_text(json.dumps(job.run.spec.to_dict()))
   for iteration in (2, 3):

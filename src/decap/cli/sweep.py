@@ -24,6 +24,7 @@ from decap.sweep.job import Job
 from decap.sweep.mps import shared_gpu
 from decap.sweep.plan import Plan, read_plan
 from decap.sweep.scheduler import LocalScheduler, Scheduler, locked
+from decap.tasks import folder_name
 
 FAILED, UNFINISHED = 1, 3
 """Exit codes: some run failed; Ctrl-C came with runs left to do."""
@@ -167,7 +168,7 @@ def _compare(plan: Plan, root: Path, jobs: list[Job]) -> int:
     if not done:
       continue
     folders = [str(job.folder()) for job in done]
-    output = root / f"comparison-{task}.md"
+    output = root / f"comparison-{folder_name(task)}.md"
     command = [sys.executable, "-m", "decap", "compare", *folders]
     command += ["--label", plan.evaluation_label(task), "--format", "markdown"]
     code = subprocess.call([*command, "--output", str(output)])

@@ -21,7 +21,7 @@ from decap.rl.status import read_status
 from decap.runs import RUN_FILE, RunSpec, exported, load_spec
 from decap.sweep.plan import Plan, PlannedRun
 from decap.sweep.sections import tokens
-from decap.tasks import is_own
+from decap.tasks import folder_name, is_own
 
 State = Literal["waiting", "training", "evaluating", "done", "failed", "stopped"]
 
@@ -44,7 +44,7 @@ class Job:
   def folder(self) -> Path | None:
     """The run's folder: the one with its description that has come furthest."""
     wanted = _identity(self.run.spec)
-    files = (self.root / self.run.spec.task).glob(f"*/{RUN_FILE}")
+    files = (self.root / folder_name(self.run.spec.task)).glob(f"*/{RUN_FILE}")
     found = [f.parents[1] for f in files if _described(f.parents[1]) == wanted]
     return max(found, key=lambda f: (_latest_iteration(f), f), default=None)
 

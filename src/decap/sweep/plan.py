@@ -25,7 +25,7 @@ from decap.options.overrides import check_options
 from decap.options.types import Backend, Count, Flag, Methods, Tasks
 from decap.runs import LONGEST_LABEL, RunSpec, read_limits, start_of
 from decap.sweep.sections import Time, as_list, keys, read_section, seconds, tokens
-from decap.tasks import CPU_NUM_ENVS, ITERATIONS, NUM_ENVS
+from decap.tasks import CPU_NUM_ENVS, ITERATIONS, NUM_ENVS, folder_name
 
 Amount = Annotated[float | None, FINITE, above(0)]
 STEPS_PER_ITERATION = 24
@@ -250,7 +250,9 @@ def _expand(
     check_options(get_method(method), list(overrides))
     spec = RunSpec(task, method, seed, overrides=overrides, **same)
     label = _label(block.name, chosen)
-    name = "_".join(part for part in (task, method, label, f"s{seed}") if part)
+    name = "_".join(
+      part for part in (folder_name(task), method, label, f"s{seed}") if part
+    )
     yield PlannedRun(name, spec, label, limits_file)
 
 

@@ -81,6 +81,11 @@ def is_own(name: str) -> bool:
   return ":" in str(name)  # A damaged file may have anything there.
 
 
+def folder_name(name: str) -> str:
+  """What folders and files of a task are called; colons mean something to many tools."""
+  return name.replace(":", ".")
+
+
 def name_task(name: str) -> None:
   """Make the task known that a user names; one of their own is imported, from the current
   folder first."""
