@@ -69,8 +69,9 @@ def export_checkpoint(
 ) -> dict[str, Any]:
   """Write the policy of a checkpoint as a bundle; returns its description.
 
-  With `weights`, networks and description go beside it, to continue from; without
-  state of optimiser and environment they are a seventh of a checkpoint and more.
+  With `weights`, networks and description go beside it, to continue from: without
+  state of optimiser and environment, and the critic's layers in half precision, since
+  they are where it starts to learn from, and no more.
   """
   from decap.rl import checkpoint as checkpoints
 
@@ -92,6 +93,10 @@ def export_checkpoint(
   write_bundle(folder, with_metadata(onnx, info), info, others)
   if weights:
     kept = ("actor_state_dict", "critic_state_dict", "iter", "policy", "run")
+    state["critic_state_dict"] = {
+      name: value.half() if name.startswith("mlp.") else value
+      for name, value in state["critic_state_dict"].items()
+    }
     checkpoints.save(folder / WEIGHTS_FILE, {k: state[k] for k in kept if k in state})
   return info
 
