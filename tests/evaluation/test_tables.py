@@ -288,9 +288,9 @@ def test_formats(template):
 
 @pytest.mark.parametrize("width", [80, 40])
 def test_a_narrow_terminal_breaks_no_words(template, width):
-  tables = tables_of(
-    result(template, "cat", 2.0), result(template, "decap", 1.0), baseline="cat"
-  )
+  long = result(template, "decap", 1.0)
+  long.policy["options"] = {f"algorithm.option-{i}": str(i) for i in range(9)}
+  tables = tables_of(result(template, "cat", 2.0), long, baseline="cat")
   for table in tables:
     console = Console(width=width, file=io.StringIO(), record=True)
     console.print(formats.to_rich(table), crop=False)

@@ -85,18 +85,25 @@ def _rows(table: Table) -> Iterator[tuple[Row, list[str], bool]]:
     last = row.section
 
 
+LABEL_WIDTH = 12
+"""Characters that names of rows have in the narrowest terminal."""
+
+
 def to_rich(table: Table) -> Any:
   """A table for the terminal, without its note: tables of one comparison share it."""
   from rich.markup import escape
 
   out = _empty(table.title)
-  for lead in _leads(table):
-    out.add_column(lead, no_wrap=True)
-  lines = [map(header, table.columns), *(_cell_texts(row, table) for row in table.rows)]
-  for head, *texts in zip(*lines, strict=True):
-    # A narrow terminal breaks lines between words, never within one.
-    longest = max(len(word) for text in (head, *texts) for word in text.split())
-    out.add_column(escape(head), justify="right", min_width=longest)
+  heads = [*_leads(table), *map(header, table.columns)]
+  rows = [[row.section, row.name, *_cell_texts(row, table)] for row in table.rows]
+  lines = [heads, *(texts[-len(heads) :] for texts in rows)]
+  for place, column in enumerate(zip(*lines, strict=True)):
+    # A narrow terminal breaks lines between words; within one in long names only.
+    longest = max(len(word) for text in column for word in text.split())
+    if place < len(heads) - len(table.columns):
+      out.add_column(column[0], overflow="fold", min_width=min(longest, LABEL_WIDTH))
+    else:
+      out.add_column(escape(column[0]), justify="right", min_width=longest)
   for row, section, ended in _rows(table):
     if ended:
       out.add_section()
