@@ -29,7 +29,7 @@ _measured = operator.attrgetter(*MEASURED)
 _CYCLES = round(1.0 / COMMAND_DT_S)  # In a second.
 _DRIFT = 6e-4
 """How fast a robot's clock may fall behind ours: crystals differ by 100 ppm at most, and
-NTP sets a clock by running it up to 500 ppm faster."""
+NTP may run the robot's up to 500 ppm slower."""
 OF_JOINTS = ("q", "dq")
 OF_IMU = ("gyro", "acc", "quat")
 
@@ -63,7 +63,7 @@ class Limits:
   """Change of a joint's target from one policy step to the next. Ankles on gravel reach 1.8;
   what targets may ask of the motors is limited elsewhere."""
   lag_s: float = 0.08
-  """How late a single cycle may be."""
+  """How late a single cycle may be, and its command."""
   missed_lag_s: float = 0.02
   """Lag from which a cycle counts as missed."""
   missed_per_s: int = 3

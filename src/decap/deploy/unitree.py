@@ -122,7 +122,8 @@ class UnitreeRobot:
     """The next valid state that waits; those with a wrong checksum are dropped."""
     while (data := self._states.take()) is not None:
       try:
-        state = self._codec.decode_state(data, clock_s())
+        arrived_s = time.clock_gettime(time.CLOCK_MONOTONIC_RAW)
+        state = self._codec.decode_state(data, arrived_s)
       except BadMessage:
         self._rejected += 1
         continue
