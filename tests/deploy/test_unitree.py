@@ -105,6 +105,26 @@ def test_a_simulator_that_repeats_itself_does_not_keep_the_drive(domain):
   robot.close()
 
 
+def test_a_simulator_that_paused_delays_no_state(domain):
+  """Time went on alone meanwhile; a drive can be reset all the same."""
+
+  class States:
+    def take(self):
+      waited, self.message = self.message, None
+      return waited
+
+  robot = UnitreeRobot(MOTORS, "lo", domain, lockstep=True)
+  robot._states, codec = States(), Codec(MOTORS)
+  monitor = Monitor(MOTORS, Limits(), 0.0)
+  for i in range(20):
+    if i == 10:
+      robot._time_s += 3.0
+    robot._states.message = codec.encode_state(state(0.002 * i))
+    assert monitor.update(robot.read(), robot.now_s(), 0, 0) is not None
+    assert monitor.fault(robot.now_s()) is None
+  robot.close()
+
+
 def test_a_machine_in_standby_is_late_when_it_wakes_up(domain, monkeypatch):
   robot, real = UnitreeRobot(MOTORS, "lo", domain), time.clock_gettime
   before_s = robot.now_s()

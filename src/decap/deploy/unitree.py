@@ -128,8 +128,8 @@ class UnitreeRobot:
         self._rejected += 1
         continue
       if self._lockstep:
-        self._time_s = max(self._time_s or 0.0, state.tick / 1000.0)
-        state.stamp_s = self._time_s
+        state.stamp_s = state.tick / 1000.0
+        self._time_s = max(self._time_s or 0.0, state.stamp_s)
       return state
     return None
 
