@@ -342,8 +342,30 @@ def test_what_was_decided_long_ago_is_not_sent(took_s, damped):
   assert is_damping(driven.robot.written[-1]) == damped
   assert (driven.modes[-1] is Mode.DAMPING) == damped
   if damped:
-    assert driven.controller.machine.stop_reason == f"a cycle took {took_s:.3f} s"
+    assert (
+      driven.controller.machine.stop_reason == f"a command came {took_s:.3f} s late"
+    )
     assert driven.events[-1].startswith("stop: ") and driven.cycles[-1].fault
+
+
+def test_what_comes_long_after_the_last_command_is_not_sent():
+  """A cycle that is late and slow: the watchdog damps after 0.1 s, and we must not."""
+  bundle, calls = copy.copy(released()), []
+  driven = Driven(bundles=[bundle])
+
+  def act(obs):
+    calls.append(1)
+    if len(calls) == 5:
+      driven.robot.time_s += 0.06
+    return released().act(obs)
+
+  bundle.act = act
+  while len(calls) < 4 or driven.controller._countdown:
+    driven.run(COMMAND_DT_S)
+  driven.robot.time_s += 0.06
+  driven.run(COMMAND_DT_S)
+  assert len(calls) == 5 and is_damping(driven.robot.written[-1])
+  assert driven.controller.machine.stop_reason == "a command came 0.120 s late"
 
 
 def test_the_robot_is_the_one_that_was_connected():

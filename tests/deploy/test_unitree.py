@@ -21,6 +21,7 @@ from decap.deploy.robot_io import RobotCommand
 from decap.deploy.session import open_robot
 from decap.deploy.simulation import SimCfg, SimulatedRobot
 from decap.deploy.states import Mode
+from decap.deploy.stops import Limits, Monitor
 from decap.deploy.unitree import SimulatorPort, UnitreeRobot
 from decap.deploy.watchdog import Watchdog
 from decap.errors import UserError
@@ -104,12 +105,53 @@ def test_a_simulator_that_repeats_itself_does_not_keep_the_drive(domain):
   robot.close()
 
 
+def test_a_simulator_that_paused_delays_no_state(domain):
+  """Time went on alone meanwhile; a drive can be reset all the same."""
+
+  class States:
+    def take(self):
+      waited, self.message = self.message, None
+      return waited
+
+  robot = UnitreeRobot(MOTORS, "lo", domain, lockstep=True)
+  robot._states, codec = States(), Codec(MOTORS)
+  monitor = Monitor(MOTORS, Limits(), 0.0)
+  for i in range(20):
+    if i == 10:
+      robot._time_s += 3.0
+    robot._states.message = codec.encode_state(state(0.002 * i))
+    assert monitor.update(robot.read(), robot.now_s(), 0, 0) is not None
+    assert monitor.fault(robot.now_s()) is None
+  robot.close()
+
+
 def test_a_machine_in_standby_is_late_when_it_wakes_up(domain, monkeypatch):
   robot, real = UnitreeRobot(MOTORS, "lo", domain), time.clock_gettime
   before_s = robot.now_s()
   slept_s = {time.CLOCK_BOOTTIME: 30.0}  # The only clock that goes on.
   monkeypatch.setattr(time, "clock_gettime", lambda k: real(k) + slept_s.get(k, 0.0))
   assert 30.0 <= robot.now_s() - before_s < 40.0
+  robot.close()
+
+
+def test_a_clock_that_is_put_right_in_a_hurry_delays_no_state(domain, monkeypatch):
+  """chrony runs a clock up to 8 % faster or slower until it is right."""
+
+  class States:
+    def take(self):
+      waited, self.waiting = self.waiting, False
+      return Codec(MOTORS).encode_state(state(passed_s)) if waited else None
+
+  robot, passed_s = UnitreeRobot(MOTORS, "lo", domain), 0.0
+  robot._states = States()
+  put_right = (time.CLOCK_MONOTONIC, time.CLOCK_BOOTTIME)
+  rate = {**dict.fromkeys(put_right, 1.08), time.CLOCK_MONOTONIC_RAW: 1.0}
+  monkeypatch.setattr(time, "clock_gettime", lambda k: rate[k] * passed_s)
+  monitor = Monitor(MOTORS, Limits(), robot.now_s())
+  for i in range(500):
+    passed_s, robot._states.waiting = 0.002 * i, True
+    assert monitor.update(robot.read(), robot.now_s(), 0, 0) is not None
+    assert monitor.fault(robot.now_s()) is None
   robot.close()
 
 

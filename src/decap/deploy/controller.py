@@ -8,6 +8,7 @@ targets, and no path leads to a command that a check has not seen.
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -126,6 +127,7 @@ class Controller:
     """When the next cycle is due."""
     self.policy_stepped = False
     """Whether the policy was asked in the last cycle."""
+    self._written_s = math.inf  # When a command was sent last; the first is never late.
 
   @property
   def policy(self) -> RunningPolicy:
@@ -170,7 +172,7 @@ class Controller:
     # Of the policy that drives now, which may be another one.
     self._velocity_command = self.policy.command(wanted.stick, wanted.exact)
     command = self._command(now_s)
-    refused = self._output_fault or self._delay_fault(now_s)
+    refused = self._output_fault or self._late()
     if refused and self.machine.mode in DRIVEN:
       # What would have been sent was refused just now: stop in this very cycle.
       events = self.machine.events
@@ -269,10 +271,10 @@ class Controller:
     )
     return target
 
-  def _delay_fault(self, now_s: float) -> str | None:
-    """What is wrong if this cycle took long: the watchdog may have damped meanwhile."""
-    took_s = self.robot.now_s() - now_s
-    return f"a cycle took {took_s:.3f} s" if took_s > self.limits.lag_s else None
+  def _late(self) -> str | None:
+    """What is wrong if the last command was long ago: the watchdog may have damped."""
+    late_s = self.robot.now_s() - self._written_s - COMMAND_DT_S
+    return f"a command came {late_s:.3f} s late" if late_s > self.limits.lag_s else None
 
   def _limited(self, command: RobotCommand) -> RobotCommand:
     """The command, within what the motors can give at the newest state."""
@@ -286,3 +288,4 @@ class Controller:
     started = time.perf_counter()
     self.robot.write(command)
     self.latency.add("publish", time.perf_counter() - started)
+    self._written_s = self.robot.now_s()

@@ -58,7 +58,8 @@ class RobotState:
   tick: int
   """The robot's own counter, ms. Stands still when the robot's side hangs."""
   stamp_s: float
-  """When the state arrived, in the time of `Robot.now_s`."""
+  """When the state arrived, by a clock that NTP neither sets nor hurries; in simulation
+  in the time of `Robot.now_s`. Only differences count."""
   remote: bytes = bytes(REMOTE_BYTES)
   """The remote's raw bytes."""
   ddq: np.ndarray = field(default_factory=lambda: np.zeros(0))

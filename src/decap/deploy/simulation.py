@@ -19,6 +19,7 @@ from decap.deploy.grounds import TERRAINS
 from decap.deploy.robot_io import COMMAND_DT_S, Robot, RobotCommand, RobotState
 from decap.deploy.sensors import GYROS, Gyro, NoisyBody, add_sensors
 from decap.deploy.sim_cfg import SimCfg
+from decap.deploy.stops import tilt
 from decap.deploy.terrain import add_terrain, ground_height
 from decap.robots.motors import RobotMotors
 
@@ -177,8 +178,7 @@ class SimulatedRobot(Robot):
 
   def tilt(self) -> float:
     """Angle between the pelvis' up and the world's, rad."""
-    _, x, y, _ = self._quat.tolist()
-    return math.acos(max(-1.0, min(1.0, 1.0 - 2.0 * (x * x + y * y))))
+    return tilt(self._quat)
 
   def velocity(self) -> np.ndarray:
     """vx, vy in the pelvis' heading frame in m/s, yaw rate in rad/s. # [3]"""

@@ -99,18 +99,12 @@ class Machine:
   def _reset(self, now_s: float, fault: str | None) -> str:
     if self.mode is not Mode.DAMPING:
       return f"nothing to reset in {self.mode.value}"
-    if fault:
-      return fault
-    self._enter(Mode.PASSIVE, now_s)
-    return ""
+    return fault or self._enter(Mode.PASSIVE, now_s)
 
   def _stand(self, now_s: float, fault: str | None) -> str:
     if self.mode is not Mode.PASSIVE:
       return f"already in {self.mode.value}"
-    if fault:
-      return fault
-    self._enter(Mode.STAND, now_s)
-    return ""
+    return fault or self._enter(Mode.STAND, now_s)
 
   def _policy(self, now_s: float, fault: str | None) -> str:
     del fault  # In stand, a fault has already stopped the robot.
@@ -119,8 +113,7 @@ class Machine:
     left_s = self.since_s + self.stand_s - now_s
     if left_s > 1e-9:
       return f"still standing up for {left_s:.1f} s"
-    self._enter(Mode.POLICY, now_s)
-    return ""
+    return self._enter(Mode.POLICY, now_s)
 
   def _next_policy(self, now_s: float, fault: str | None) -> str:
     del fault
@@ -137,6 +130,8 @@ class Machine:
     self._enter(Mode.DAMPING, now_s)
     self.events.append(f"stop: {reason}")
 
-  def _enter(self, mode: Mode, now_s: float) -> None:
+  def _enter(self, mode: Mode, now_s: float) -> str:
+    """Change the mode, which nothing refuses any more."""
     self.events.append(f"{self.mode.value} → {mode.value}")
     self.mode, self.since_s = mode, now_s
+    return ""

@@ -29,7 +29,7 @@ _measured = operator.attrgetter(*MEASURED)
 _CYCLES = round(1.0 / COMMAND_DT_S)  # In a second.
 _DRIFT = 6e-4
 """How fast a robot's clock may fall behind ours: crystals differ by 100 ppm at most, and
-NTP sets a clock by running it up to 500 ppm faster."""
+NTP may run the robot's up to 500 ppm slower."""
 OF_JOINTS = ("q", "dq")
 OF_IMU = ("gyro", "acc", "quat")
 
@@ -63,7 +63,7 @@ class Limits:
   """Change of a joint's target from one policy step to the next. Ankles on gravel reach 1.8;
   what targets may ask of the motors is limited elsewhere."""
   lag_s: float = 0.08
-  """How late a single cycle may be."""
+  """How late a single cycle may be, and its command."""
   missed_lag_s: float = 0.02
   """Lag from which a cycle counts as missed."""
   missed_per_s: int = 3
@@ -277,13 +277,13 @@ class Monitor:
     np.abs(shares, out=shares)
     shares /= self._room
     worst = shares.item(shares.argmax())  # What is not a number counts as the largest.
-    return worst <= 1.0 and _tilt(state) <= self.limits.tilt_rad
+    return worst <= 1.0 and tilt(state.quat) <= self.limits.tilt_rad
 
   def _shares(self, state: RobotState | None) -> dict[str, tuple[float, int]]:
     """Kind of limit → share of it that is in use, and by which joint."""
     if state is None:
       return {}
-    found = {"tilt": (_tilt(state) / self.limits.tilt_rad, 0)}
+    found = {"tilt": (tilt(state.quat) / self.limits.tilt_rad, 0)}
     shares = {
       "joint range": np.abs(state.q - self._middle) / self._half,
       "joint speed": np.abs(state.dq) / self._speeds,
@@ -369,9 +369,9 @@ def target_fault(
   return None
 
 
-def _tilt(state: RobotState) -> float:
-  """Angle between the pelvis and upright, rad."""
-  _, x, y, _ = state.quat.tolist()
+def tilt(quat: np.ndarray) -> float:
+  """Angle between a pelvis of this orientation (wxyz) and upright, rad."""
+  _, x, y, _ = quat.tolist()
   return math.acos(max(-1.0, min(1.0, 1.0 - 2.0 * (x * x + y * y))))
 
 

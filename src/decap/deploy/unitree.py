@@ -122,13 +122,14 @@ class UnitreeRobot:
     """The next valid state that waits; those with a wrong checksum are dropped."""
     while (data := self._states.take()) is not None:
       try:
-        state = self._codec.decode_state(data, clock_s())
+        arrived_s = time.clock_gettime(time.CLOCK_MONOTONIC_RAW)
+        state = self._codec.decode_state(data, arrived_s)
       except BadMessage:
         self._rejected += 1
         continue
       if self._lockstep:
-        self._time_s = max(self._time_s or 0.0, state.tick / 1000.0)
-        state.stamp_s = self._time_s
+        state.stamp_s = state.tick / 1000.0
+        self._time_s = max(self._time_s or 0.0, state.stamp_s)
       return state
     return None
 
