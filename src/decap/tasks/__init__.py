@@ -49,10 +49,13 @@ class Task:
     """A fresh description of the robot."""
     if self.robot is None:
       raise UserError("This task has no description of its robot (docs/own-task.md).")
-    if callable(self.robot):
-      return self.robot()
-    module, _, function = self.robot.partition(":")
-    return getattr(import_module(module), function)()
+    from decap.robots.description import RobotDescription
+
+    robot = self.robot
+    if isinstance(robot, str):
+      module, _, function = robot.partition(":")
+      robot = getattr(import_module(module), function)
+    return own.made("robot", robot, RobotDescription)
 
 
 _ROUGH = "slopes, rough ground and low stairs"
@@ -113,7 +116,9 @@ def env_cfg(name: str, play: bool = False) -> ConstrainedEnvCfg:
   """A fresh environment config: of training, or for watching."""
   task = get_task(name)
   if task.env is not None:
-    return task.env(play)
+    from decap.envs.constrained_env import ConstrainedEnvCfg
+
+    return own.made("env", task.env, ConstrainedEnvCfg, play)
   from decap.tasks.velocity import velocity_env_cfg
 
   return velocity_env_cfg(task.describe(), task.terrain, play)
@@ -164,7 +169,7 @@ def agent_cfg(name: str) -> AgentCfg:
 
   task = get_task(name)
   if task.agent is not None:
-    return task.agent()
+    return own.made("agent", task.agent, AgentCfg)
   std = PolicyCfg().init_std if task.robot is None else task.describe().exploration
   return AgentCfg(
     iterations=ITERATIONS,
