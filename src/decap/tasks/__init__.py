@@ -9,8 +9,7 @@ import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib import import_module
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
 from decap.errors import UserError, check_known
 from decap.tasks import own
@@ -53,8 +52,7 @@ class Task:
 
     robot = self.robot
     if isinstance(robot, str):
-      module, _, function = robot.partition(":")
-      robot = getattr(import_module(module), function)
+      robot = own.load(robot, Callable, "A robot's function")
     return own.made("robot", robot, RobotDescription)
 
 
@@ -121,6 +119,7 @@ def env_cfg(name: str, play: bool = False) -> ConstrainedEnvCfg:
     return own.made("env", task.env, ConstrainedEnvCfg, play)
   from decap.tasks.velocity import velocity_env_cfg
 
+  check_known("terrain", task.terrain, get_args(TerrainName))
   return velocity_env_cfg(task.describe(), task.terrain, play)
 
 

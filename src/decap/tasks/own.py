@@ -13,11 +13,11 @@ from decap.errors import UserError, suggest
 T = TypeVar("T")
 
 
-def load(place: str, kind: type[T]) -> T:
+def load(place: str, kind: type[T], what: str = "A task of your own") -> T:
   """Import what a place names; everything that can be wrong with it is a sentence."""
   where, _, name = place.partition(":")
   if not all(part.isidentifier() for part in (*where.split("."), name)):
-    raise UserError(f"A task of your own is PACKAGE.MODULE:NAME, not '{place}'.")
+    raise UserError(f"{what} is PACKAGE.MODULE:NAME, not '{place}'.")
   try:
     module = import_module(where)
   except (Exception, SystemExit) as error:  # Whatever a module does when imported.
