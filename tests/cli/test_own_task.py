@@ -19,6 +19,8 @@ from decap.sweep.plan import make_plan
 from tests.cli.conftest import SMALL
 
 MODULE = """
+from functools import partial
+
 from mjlab.tasks.registry import load_env_cfg
 
 from decap.constraints import BodyGroupCfg
@@ -46,9 +48,14 @@ def mute(play):
   return cfg
 
 
+stock_go1 = partial(load_env_cfg, "Mjlab-Velocity-Flat-Unitree-Go1")
 trot = Task(go1)
 bare = Task(env=stock)
 untold = Task(env=mute)
+free, ready = Task(env=stock_go1), Task(env=stock(False))
+bumpy = Task(go1, "bumpy")
+astray, misnamed = Task("decap.robots.go7:go1"), Task("decap.robots.go1:go2")
+odd, described = Task(env=stock, agent=dict), Task(go1())
 """
 TROT, BARE = "my_own_tasks:trot", "my_own_tasks:bare"
 CPU = ["--device", "cpu"]
@@ -100,6 +107,26 @@ def test_all_commands_take_a_robot_of_ones_own(capsys):
   metrics = json.loads(Path("evaluation/bundle/metrics.json").read_text())
   assert metrics["protocol"]["task"] == metrics["policy"]["task"] == TROT
   assert play.spec_of("bundle").task == play.spec_of(str(run), task=TROT).task == TROT
+
+
+@pytest.mark.parametrize(
+  ("name", "sentence"),
+  [
+    (
+      "free",
+      "The task's env must return ConstrainedEnvCfg (see constrain), not Manager",
+    ),
+    ("ready", "The task's env must be a function, not a ConstrainedEnvCfg"),
+    ("odd", "The task's agent must return AgentCfg, not dict"),
+    ("bumpy", "Unknown terrain 'bumpy'"),
+    ("astray", "There is no module 'decap.robots.go7'"),
+    ("misnamed", "The module 'decap.robots.go1' has no 'go2'"),
+    ("described", "The task's robot must be a function, not a RobotDescription"),
+  ],
+)
+def test_what_a_task_makes_is_checked(name, sentence, capsys):
+  assert main(["train", "--task", f"my_own_tasks:{name}", *CPU]) == 2
+  assert sentence in capsys.readouterr().err
 
 
 def test_an_environment_without_a_robot_is_trained_and_not_evaluated(capsys):

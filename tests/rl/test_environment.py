@@ -4,6 +4,9 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from rsl_rl.env import VecEnv
+from rsl_rl.runners import OnPolicyRunner
+from tensordict import TensorDict
 
 from decap.constraints import BodyGroupCfg
 from decap.constraints.composition import Composition
@@ -101,6 +104,53 @@ def test_an_environment_with_nothing_but_the_protocol_is_trained_and_resumed(tmp
   assert all(
     torch.equal(a, b) for a, b in zip(again.alg.actor.parameters(), after, strict=True)
   )
+
+
+class AsVecEnv(VecEnv):
+  """The same for rsl_rl's runner."""
+
+  num_actions, num_envs, device, cfg = 2, Points.num_envs, "cpu", {}
+  max_episode_length = Points.max_episode_length
+
+  def __init__(self, points: Points) -> None:
+    self.unwrapped, self.episode_length_buf = points, points.episode_length_buf
+
+  def get_observations(self):
+    return TensorDict({"actor": self.unwrapped.position}, [self.num_envs])
+
+  def step(self, actions):
+    self.unwrapped.episode_length_buf = self.episode_length_buf
+    _, rewards, never, late, extras = self.unwrapped.step(actions)
+    extras["time_outs"] = late
+    return self.get_observations(), rewards, (never | late).long(), extras
+
+
+def test_rsl_rls_loop_learns_to_the_last_bit_what_ours_does():
+  own: dict = {"learning_rate": 3e-3, "schedule": "fixed", "rate_final": 0.3}
+  own["reward_rule"] = "raw"  # None of these is above 0.
+  ppo = PpoCfg(survival=True, feasibility=FeasibilityCfg(target=None), **own)
+  policy = PolicyCfg(hidden_dims=(8,))
+  cfg = AgentCfg(iterations=3, num_steps_per_env=12, policy=policy, algorithm=ppo)
+  ours = Runner(Points(), cfg)
+  ours.learn()
+  points, network = Points(), {"hidden_dims": [8], "obs_normalization": True}
+  points.composition = points.constraint_manager.composition
+  stock = {
+    "num_steps_per_env": 12,
+    "save_interval": 100,
+    "max_iterations": 3,
+    "obs_groups": {"actor": ["actor"], "critic": ["actor"]},
+    "actor": {**network},
+    "critic": {**network},
+    "algorithm": {"class_name": "decap.rl.stock_runner:SurvivalPPO", **own},
+  }
+  torch.manual_seed(cfg.seed)
+  theirs = OnPolicyRunner(AsVecEnv(points), stock)
+  theirs.learn(4, init_at_random_ep_len=True)  # The first fits the normalisers.
+  expected = ours.alg.state_dict()
+  found = theirs.alg.state_dict()
+  assert found.pop("iteration") == 3
+  torch.testing.assert_close(found, expected, rtol=0.0, atol=0.0)
 
 
 @pytest.mark.parametrize(

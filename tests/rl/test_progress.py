@@ -38,6 +38,11 @@ def test_upright_is_one_minus_the_falls_in_a_thousand_steps(falls, upright):
   assert float(progress.achieved[0]) == pytest.approx(upright)
 
 
+def test_as_many_rows_are_heard_as_have_names():
+  with pytest.raises(ValueError, match="0 rows of progress, but the names walk"):
+    iterate(Progress(("walk",)))
+
+
 def test_averages_forget_over_twenty_iterations():
   progress = Progress(("walk",))
   for _ in range(ITERATIONS):

@@ -14,6 +14,7 @@ from rsl_rl.runners import OnPolicyRunner
 from tensordict import TensorDict
 
 from decap.errors import UserError
+from decap.testing import waits
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
 
@@ -147,6 +148,44 @@ def test_it_violates_less_than_rsl_rl_and_does_the_task():
   assert our_task > 0.6 * task
 
 
+def logged(runner: OnPolicyRunner, iterations: int) -> list[dict[str, float]]:
+  """What each iteration of a training logs among the losses."""
+  update, log = runner.alg.update, []
+  runner.alg.update = lambda: log.append(update()) or log[-1]
+  runner.learn(iterations)
+  return log
+
+
+def test_violations_are_logged_without_survival_too():
+  plain = {"survival": False, "reward_rule": "raw", "feasibility": None}
+  log = logged(make_runner(make_cfg(**plain)), 2)
+  assert 0.0 < log[-1]["Constraint/joint_velocity/carry/violation"] < 1.0
+
+
+def test_an_environment_that_reports_nothing_is_named():
+  class Silent(Env):
+    def step(self, actions):
+      obs, reward, dones, extras = super().step(actions)
+      del extras["constraints"]
+      return obs, reward, dones, extras
+
+  with pytest.raises(UserError, match=r"Silent reports no extras\['constraints'\]"):
+    make_runner(env=Silent()).learn(1)
+
+
+def test_more_mini_batches_than_samples_are_refused():
+  with pytest.raises(ValueError, match="256 samples per iteration are too few for 300"):
+    make_runner(make_cfg(num_mini_batches=300))
+
+
+def test_an_update_reads_back_once():
+  """From the second on; the first asks whether there are normalisers to fit."""
+  runner = make_runner()
+  runner.learn(2)
+  (found,) = waits(runner.alg.update)
+  assert found.startswith(".tolist() in stock_runner.py")
+
+
 def test_a_run_is_logged_saved_and_goes_on(tmp_path):
   def start(log_dir=None):
     env = Env()
@@ -154,8 +193,7 @@ def test_a_run_is_logged_saved_and_goes_on(tmp_path):
     return env, make_runner(cfg, env, log_dir)
 
   env, runner = start(tmp_path)
-  losses = []
-  log = runner.logger.log
+  losses, log = [], runner.logger.log
   runner.logger.log = lambda **values: (
     losses.append(values["loss_dict"]),
     log(**values),
@@ -293,13 +331,14 @@ def test_mjlabs_wrapper_of_a_constrained_environment():
   cfg = make_cfg()
   cfg["obs_groups"] = {"actor": ["actor"], "critic": ["critic"]}
   runner = make_runner(cfg, RslRlVecEnvWrapper(env))
+  flush, flushed = env.flush_log, []
+  env.flush_log = lambda: flushed.append(env.common_step_counter) or flush()
   runner.learn(2)
   before = runner.alg.actor.state_dict()["mlp.0.weight"].clone()
-  log = []
-  update = runner.alg.update
-  runner.alg.update = lambda: log.append(update()) or log[-1]
-  runner.learn(1)
+  log = logged(runner, 1)
   assert calls == [2 * STEPS, 3 * STEPS]
+  # What the rollout measured that only fits the normalisers is not logged later.
+  assert flushed == [STEPS, 2 * STEPS, 3 * STEPS]
   assert {"Constraint/joint_vel/all/mean", "Train/reward"} <= log[0].keys()
   assert not torch.equal(runner.alg.actor.state_dict()["mlp.0.weight"], before)
 

@@ -145,9 +145,15 @@ class Composition:
     """
     q = self.join(quantities)  # [B, C]
     delta, _ = self.decided(self.probabilities(q))
+    return self.reported(q, delta, self.costs(q))
+
+  def reported(
+    self, q: torch.Tensor, delta: torch.Tensor, costs: torch.Tensor
+  ) -> dict[str, Any]:
+    """The report, of what is known already. # [B, C], [B], [B, K]"""
     return {
       "delta": delta,
-      "costs": self.costs(q),
+      "costs": costs,
       "quantities": self.split(q),
       "margins": self.split(self.margins(q)),
     }

@@ -106,12 +106,7 @@ class ConstraintManager(ManagerBase):
     delta, deciding = composition.decided(rows)  # [B]
     costs = composition.costs(q)  # [B, K]
     self._log(q, highest, costs, delta, deciding)
-    return {
-      "delta": delta,
-      "costs": costs,
-      "quantities": composition.split(q),
-      "margins": composition.split(composition.margins(q)),
-    }
+    return composition.reported(q, delta, costs)
 
   def set_limit(self, row: str, limit: float) -> None:
     """Changes the limit of one row, for example ``"joint_vel/upper"``."""

@@ -76,12 +76,7 @@ def build_algorithm(
     )
   if isinstance(cfg, CostPpoCfg) and not cost_names:
     raise ValueError(f"Algorithm {cfg.class_name!r} needs at least one constraint.")
-  samples = agent_cfg.num_steps_per_env * num_envs
-  if samples < max(2, cfg.num_mini_batches):  # One alone has no standard deviation.
-    raise ValueError(
-      f"{samples} samples per iteration are too few for {cfg.num_mini_batches} "
-      "mini-batches."
-    )
+  require_samples(agent_cfg.num_steps_per_env * num_envs, cfg)
   num_costs = len(cost_names) if isinstance(cfg, CostPpoCfg) else 0
   if cfg.mirror_loss_coef and mirrors is None:
     raise ValueError("A mirror loss needs to know the environment's mirror image.")
@@ -101,6 +96,15 @@ def build_algorithm(
     composition=composition,
     mirrors=mirrors if cfg.mirror_loss_coef else None,
   )
+
+
+def require_samples(samples: int, cfg: PpoCfg) -> None:
+  """Refuse rollouts that have nothing for some of the mini-batches."""
+  if samples < max(2, cfg.num_mini_batches):  # One alone has no standard deviation.
+    raise ValueError(
+      f"{samples} samples per iteration are too few for {cfg.num_mini_batches} "
+      "mini-batches."
+    )
 
 
 def action_names(env: Environment) -> tuple[str, ...]:

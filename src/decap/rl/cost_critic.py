@@ -92,17 +92,10 @@ class CostPPO(PPO):
     self.storage.write(cost_values=self._cost_values)
     return actions
 
-  def process_env_step(
-    self,
-    obs: Mapping[str, Tensor],
-    rewards: Tensor,
-    dones: Tensor,
-    extras: Mapping[str, Any],
-  ) -> None:
+  def hear(self, dones: Tensor, extras: Mapping[str, Any]) -> None:
     costs = extras["constraints"]["costs"]
     targets = endless_costs(costs, self._cost_values, dones, self.gamma)
     self.storage.write(costs=costs, bootstrapped_costs=targets)
-    super().process_env_step(obs, rewards, dones, extras)
 
   @torch.no_grad()
   def compute_returns(self, obs: Mapping[str, Tensor]) -> None:

@@ -127,21 +127,20 @@ class PPO(rsl_rl.algorithms.PPO):
     """Store reward, done and δ̄ of one environment step.
 
     `extras` may hold "time_outs" [B], "fell" [B] (else what ends without a time-out),
-    "progress" and "constraints", as ConstrainedEnv's does. A
-    timed-out step gains γ (1 − δ̄) V(s_t), after any clipping: the state that follows
-    no longer exists. `obs` is rsl_rl's argument; the next `act` stores it.
+    "progress" and "constraints", as ConstrainedEnv's does. A timed-out step gains
+    γ (1 − δ̄) V(s_t), after any clipping: the state that follows no longer exists.
+    `obs` is rsl_rl's argument; the next `act` stores it.
     """
+    self.hear(dones, extras)
     delta = torch.zeros_like(rewards)
     if self.cfg.survival or self.cfg.reward_rule == "scale-clip":
       delta = self.termination(extras["constraints"]).to(rewards.dtype)
     fell = extras.get("fell")
     if fell is None:
-      time_outs = extras.get("time_outs", torch.zeros_like(dones))
-      fell = dones.bool().logical_and(time_outs.bool().logical_not())
+      fell = dones.bool() & ~extras.get("time_outs", torch.zeros_like(dones)).bool()
     self.progress.hear(extras.get("progress"), fell)
     rewards = self.reward(rewards, delta)
-    if not self.cfg.survival:
-      delta = torch.zeros_like(rewards)
+    delta = delta if self.cfg.survival else torch.zeros_like(delta)
     if "time_outs" in extras:
       time_outs = extras["time_outs"].to(rewards.dtype)
       rewards = rewards + self.gamma * (1.0 - delta) * self._values * time_outs
@@ -251,6 +250,9 @@ class PPO(rsl_rl.algorithms.PPO):
       self._p_max.copy_(schedules.ramped(self._whole_p_max, ramp, share))
 
   # Hooks.
+
+  def hear(self, dones: Tensor, extras: Mapping[str, Any]) -> None:
+    """Take in what else an environment reports of a step."""
 
   def termination(self, constraints: Mapping[str, Any]) -> Tensor:
     """The δ̄ [B] that is applied, from what the environment reports."""
@@ -364,11 +366,9 @@ class PPO(rsl_rl.algorithms.PPO):
 
   def adapt_learning_rate(self, kl: Tensor) -> None:
     """rsl_rl's rule: slower above twice the desired KL, faster below half of it."""
-    if self.schedule == "fixed":
-      return
-    self.learning_rate.copy_(
-      schedules.adaptive_rate(self.learning_rate, kl, self.desired_kl)
-    )
+    if self.schedule != "fixed":
+      rate = schedules.adaptive_rate(self.learning_rate, kl, self.desired_kl)
+      self.learning_rate.copy_(rate)
 
   def state_dict(self) -> dict[str, Any]:
     """All that training needs to go on; network names are rsl_rl's."""

@@ -54,6 +54,9 @@ class Progress:
     rows = torch.stack((up, torch.full_like(up, len(fell)))).unsqueeze(0)
     if reported is not None:
       rows = torch.cat((reported, rows))
+    if len(rows) != len(self.names):  # One row alone would be added to all.
+      promised = ", ".join(self.names[:-1]) or "none"
+      raise ValueError(f"{len(rows) - 1} rows of progress, but the names {promised}.")
     self.sums.add_(rows)
 
   def between_iterations(self) -> None:

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from decap.constraints.composition import Composition
 from decap.errors import UserError, check_known
+from decap.rl.build import require_samples
 from decap.rl.config import FeasibilityCfg, PpoCfg
 from decap.rl.feasibility import Feasibility
 from decap.rl.modules import Gaussian, Model, Models, resolve_init_std
@@ -78,6 +79,7 @@ class SurvivalPPO(PPO):
     )
     seen = {name: obs[name] for name in (*actor, *critic)}
     size = cfg["num_steps_per_env"], env.num_envs
+    require_samples(math.prod(size), algorithm)
     aid = algorithm.feasibility
     alg = cls(
       models,
@@ -98,10 +100,13 @@ class SurvivalPPO(PPO):
 
     The first rollout only fits the normalisers, as in our own loop.
     """
-    if new := [net for net in self.networks.values() if net.normaliser_is_new]:
+    # Later none is new, and to ask would wait for the device.
+    nets = self.networks.values() if self.iteration == 0 else ()
+    if new := [net for net in nets if net.normaliser_is_new]:
       self.fit_normalisers(new)
       self.applied.zero_()
       self.violations.zero_()
+      self._flush()
       return {}
     log = super().update()
     self.iteration += 1
@@ -110,13 +115,18 @@ class SurvivalPPO(PPO):
     values = torch.stack([value.float() for value in log.values()]).tolist()
     out = dict(zip((name.removeprefix("Loss/") for name in log), values, strict=True))
     with torch.inference_mode():  # As in the rollout, where it made its tensors.
-      # `ConstrainedEnv` expects both of its loop.
-      getattr(self.env, "between_iterations", dict)()
-      return out | getattr(self.env, "flush_log", dict)()
+      getattr(self.env, "between_iterations", dict)()  # `ConstrainedEnv` expects it.
+    return out | self._flush()
 
-  def termination(self, constraints: Mapping[str, Any]) -> Tensor:
-    self.violations.add_(constraints["costs"].mean(0))
-    return super().termination(constraints)
+  @torch.inference_mode()
+  def _flush(self) -> dict[str, float]:
+    """The log of an environment that keeps one, as `ConstrainedEnv` does."""
+    return getattr(self.env, "flush_log", dict)()
+
+  def hear(self, dones: Tensor, extras: Mapping[str, Any]) -> None:
+    if "constraints" not in extras:
+      raise UserError(f"{type(self.env).__name__} reports no extras['constraints'].")
+    self.violations.add_(extras["constraints"]["costs"].mean(0))
 
   def metrics(self) -> dict[str, Tensor]:
     shares = self.violations / self.storage.num_steps

@@ -9,8 +9,7 @@ import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib import import_module
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
 from decap.errors import UserError, check_known
 from decap.tasks import own
@@ -49,10 +48,12 @@ class Task:
     """A fresh description of the robot."""
     if self.robot is None:
       raise UserError("This task has no description of its robot (docs/own-task.md).")
-    if callable(self.robot):
-      return self.robot()
-    module, _, function = self.robot.partition(":")
-    return getattr(import_module(module), function)()
+    from decap.robots.description import RobotDescription
+
+    robot = self.robot
+    if isinstance(robot, str):
+      robot = own.load(robot, Callable, "A robot's function")
+    return own.made("robot", robot, RobotDescription)
 
 
 _ROUGH = "slopes, rough ground and low stairs"
@@ -113,9 +114,12 @@ def env_cfg(name: str, play: bool = False) -> ConstrainedEnvCfg:
   """A fresh environment config: of training, or for watching."""
   task = get_task(name)
   if task.env is not None:
-    return task.env(play)
+    from decap.envs.constrained_env import ConstrainedEnvCfg
+
+    return own.made("env", task.env, ConstrainedEnvCfg, play)
   from decap.tasks.velocity import velocity_env_cfg
 
+  check_known("terrain", task.terrain, get_args(TerrainName))
   return velocity_env_cfg(task.describe(), task.terrain, play)
 
 
@@ -164,7 +168,7 @@ def agent_cfg(name: str) -> AgentCfg:
 
   task = get_task(name)
   if task.agent is not None:
-    return task.agent()
+    return own.made("agent", task.agent, AgentCfg)
   std = PolicyCfg().init_std if task.robot is None else task.describe().exploration
   return AgentCfg(
     iterations=ITERATIONS,

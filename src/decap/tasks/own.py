@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import traceback
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import TypeVar
@@ -12,11 +13,11 @@ from decap.errors import UserError, suggest
 T = TypeVar("T")
 
 
-def load(place: str, kind: type[T]) -> T:
+def load(place: str, kind: type[T], what: str = "A task of your own") -> T:
   """Import what a place names; everything that can be wrong with it is a sentence."""
   where, _, name = place.partition(":")
   if not all(part.isidentifier() for part in (*where.split("."), name)):
-    raise UserError(f"A task of your own is PACKAGE.MODULE:NAME, not '{place}'.")
+    raise UserError(f"{what} is PACKAGE.MODULE:NAME, not '{place}'.")
   try:
     module = import_module(where)
   except (Exception, SystemExit) as error:  # Whatever a module does when imported.
@@ -31,6 +32,22 @@ def load(place: str, kind: type[T]) -> T:
     f"'{place}' must be a {kind.__name__}, not {type(found).__name__}"
     f"{suggest(name, known)}."
   )
+
+
+def made(field: str, make: Callable[..., object], kind: type[T], *told: object) -> T:
+  """What a function of a task makes; only its own bugs end in its own words."""
+  if not callable(make):
+    raise UserError(
+      f"The task's {field} must be a function, not a {type(make).__name__}."
+    )
+  found = make(*told)
+  if not isinstance(found, kind):
+    hint = " (see constrain)" if field == "env" else ""
+    raise UserError(
+      f"The task's {field} must return {kind.__name__}{hint}, not "
+      f"{type(found).__name__}."
+    )
+  return found
 
 
 def _why(where: str, error: BaseException) -> str:
