@@ -99,8 +99,9 @@ class ClusterScheduler(Scheduler):
     import submitit
 
     super().__init__(plan, root.resolve(), display)
-    self._ids, self._restarts = _read_jobs(self._root)
-    self._came: dict[str, int] = {}
+    self._ids = _read_jobs(self._root)
+    self._ended: dict[str, list[int]] = {}
+    """Run → how far it had come each time that the cluster ended it."""
     # However often time is up: the run decides when it is done.
     self._executor = submitit.SlurmExecutor(self._root / LOGS, max_num_timeout=10**6)
     parameters = plan.resources.submitit(plan.devices[0], plan.jobs or 1)
@@ -147,29 +148,30 @@ class ClusterScheduler(Scheduler):
     started, error = _remains(self._root, identity)
     if state == "CANCELLED":
       job.state, job.note = "stopped", f"job {identity} was cancelled"
+    elif state in ENDED_BY_CLUSTER or "Interruption" in error:
+      self._restart(job, identity, state)
     elif state and not started and not error:
       _slurm("scancel", "--quiet", *self._ids.values())
       raise UserError(
         f"Job {identity} ended and left nothing in {self._root / LOGS}: the nodes of "
         "the cluster do not see this folder; --output must be on a disk that they share."
       )
-    elif state in ENDED_BY_CLUSTER or not error or "Interruption" in error:
-      self._restart(job, identity, state)
-    else:
+    elif error:
       self._fail(job, f"job {identity}: {error.splitlines()[-1]}")
+    else:
+      self._restart(job, identity, state)
 
   def _restart(self, job: Job, identity: str, state: str) -> None:
     """Leave the job to be submitted again, unless this leads nowhere."""
-    name, came = job.run.name, job.done_iterations()
-    tries = self._restarts.get(name, 0) + 1
-    if came > self._came.get(name, 0):
-      tries = 1
-    self._came[name], self._restarts[name] = came, tries
+    ends = self._ended.setdefault(job.run.name, [])
+    ends.append(job.done_iterations())
     how = f"job {identity} was ended ({state.lower() or 'killed'})"
-    if tries > RESTARTS:
+    if (tries := ends.count(ends[-1])) > RESTARTS:
       self._fail(job, f"{how} {tries} times without coming further")
     else:
-      self._display.message(f"{name}: {how}; going on from iteration {came}.")
+      self._display.message(
+        f"{job.run.name}: {how}; going on from iteration {ends[-1]}."
+      )
 
   def _submit(self, jobs: Sequence[Job]) -> None:
     if not jobs:
@@ -193,13 +195,13 @@ class ClusterScheduler(Scheduler):
     self._display.message(f"Submitted {what}.")
 
   def _remember(self) -> None:
-    known = {"jobs": self._ids, "restarts": self._restarts}
-    write_text(self._root / JOBS_FILE, json.dumps(known, indent=2) + "\n")
+    text = json.dumps({"jobs": self._ids}, indent=2)
+    write_text(self._root / JOBS_FILE, text + "\n")
 
 
 def refuse_if_at_work(root: Path) -> None:
   """This machine must not train what a cluster is at work on."""
-  ids = set(_read_jobs(root)[0].values())
+  ids = set(_read_jobs(root).values())
   if not ids:
     return
   try:
@@ -226,12 +228,11 @@ def _remains(root: Path, identity: str) -> tuple[bool, str]:
   return True, str(value).strip() if kind == "error" else "it ended early"
 
 
-def _read_jobs(root: Path) -> tuple[dict[str, str], dict[str, int]]:
+def _read_jobs(root: Path) -> dict[str, str]:
   try:
-    data = json.loads((root / JOBS_FILE).read_text())
-    return dict(data["jobs"]), dict(data["restarts"])
+    return dict(json.loads((root / JOBS_FILE).read_text())["jobs"])
   except (OSError, ValueError, KeyError, TypeError):
-    return {}, {}
+    return {}
 
 
 def check_slurm() -> None:
