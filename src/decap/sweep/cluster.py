@@ -60,13 +60,11 @@ class Work:
   plan: Plan
   root: Path
 
-  def __call__(self) -> str:
+  def __call__(self) -> None:
     """Train and evaluate, each in a process of its own."""
     job = Job(self.run, self.root)
-    while True:
-      state, arguments = job.next_stage(self.plan)
-      if state == "done":
-        return state
+    while (stage := job.next_stage(self.plan))[0] != "done":
+      state, arguments = stage
       self._process = Process(arguments, job.log_file, os.environ, tied=True)
       while (code := self._process.poll()) is None:
         time.sleep(0.2)
