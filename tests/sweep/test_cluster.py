@@ -377,7 +377,7 @@ def test_work_can_be_sent(tmp_path):
   import cloudpickle
 
   plan = make_plan(DATA)
-  work = Work(plan.runs[0], plan, tmp_path)
+  work = Work(cluster.Job(plan.runs[0], tmp_path), plan)
   work._process = None
   assert cloudpickle.loads(cloudpickle.dumps(work.checkpoint().function)) == work
   assert len(cloudpickle.dumps(work)) < 5000

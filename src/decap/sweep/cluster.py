@@ -24,7 +24,7 @@ from decap.errors import UserError
 from decap.files import write_text
 from decap.sweep.display import Display
 from decap.sweep.job import Job
-from decap.sweep.plan import Plan, PlannedRun
+from decap.sweep.plan import Plan
 from decap.sweep.process import INTERRUPTED, Process
 from decap.sweep.scheduler import Scheduler
 from decap.sweep.sections import seconds
@@ -56,22 +56,20 @@ class Interruption(RuntimeError):
 class Work:
   """What one job does; submitit pickles it, and calls it on a node."""
 
-  run: PlannedRun
+  job: Job
   plan: Plan
-  root: Path
 
   def __call__(self) -> None:
     """Train and evaluate, each in a process of its own."""
-    job = Job(self.run, self.root)
-    while (stage := job.next_stage(self.plan))[0] != "done":
+    while (stage := self.job.next_stage(self.plan))[0] != "done":
       state, arguments = stage
-      self._process = Process(arguments, job.log_file, os.environ, tied=True)
+      self._process = Process(arguments, self.job.log_file, os.environ, tied=True)
       while (code := self._process.poll()) is None:
         time.sleep(0.2)
       if code < 0 or code == INTERRUPTED:
         raise Interruption(f"{state} ended with code {code}")
-      if code or job.next_stage(self.plan)[0] == state:
-        raise RuntimeError(f"{state}: {job.last_line()}")
+      if code or self.job.next_stage(self.plan)[0] == state:
+        raise RuntimeError(f"{state}: {self.job.last_line()}")
 
   def checkpoint(self) -> Any:
     """Called before the job's end, by time or by others: save, then queue again."""
@@ -84,7 +82,7 @@ class Work:
       end = time.monotonic() + seconds(self.plan.resources.grace)
       while process.poll() is None and time.monotonic() < end:
         time.sleep(0.2)
-    return DelayedSubmission(Work(self.run, self.plan, self.root))
+    return DelayedSubmission(Work(self.job, self.plan))
 
 
 class ClusterScheduler(Scheduler):
@@ -178,9 +176,7 @@ class ClusterScheduler(Scheduler):
 
     try:
       with self._executor.batch():
-        submitted = [
-          self._executor.submit(Work(job.run, self._plan, self._root)) for job in jobs
-        ]
+        submitted = [self._executor.submit(Work(job, self._plan)) for job in jobs]
       ids = [handle.job_id for handle in submitted]
     except FailedJobError as error:
       reason = [line for line in str(error).splitlines() if "error" in line.lower()]
