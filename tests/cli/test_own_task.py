@@ -155,6 +155,19 @@ def test_an_environment_without_a_robot_is_trained_and_not_evaluated(capsys):
   assert "my_own_tasks:untold has no velocity command" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+  ("task", "lacking"),
+  [(BARE, "description of its robot"), ("my_own_tasks:untold", "velocity command")],
+)
+def test_a_sweep_says_before_it_trains_what_it_cannot_evaluate(task, lacking, capsys):
+  Path("sweep.yaml").write_text(f"{{task: '{task}', iterations: 2, device: cpu}}")
+  assert main(["sweep", "sweep.yaml", "--dry-run"]) == 2
+  error = capsys.readouterr().err
+  assert f"{task} cannot be evaluated: it has no " in error and lacking in error
+  assert main(["sweep", "sweep.yaml", "--dry-run", "--no-evaluate"]) == 0
+  assert not Path("runs", "sweep").exists()
+
+
 def test_a_sweep_names_the_task_to_every_process(folder):
   plan = make_plan({"task": TROT, "iterations": 3, "num-envs": 4, "device": "cpu"})
   job = Job(plan.runs[0], folder / "sweep")

@@ -174,6 +174,53 @@ def test_a_folder_that_nodes_do_not_see_is_told(commands):
   assert (commands / "cancelled").read_text().split() == ["--quiet", "7_1"]
 
 
+def test_a_node_that_fails_before_the_job_began_is_no_reason_to_end_the_others(
+  commands,
+):
+  scheduler = make_scheduler(commands)
+  scheduler.step()
+  (commands / "states").write_text("7_0 BOOT_FAIL\n7_1 PENDING\n")
+  assert scheduler.step()
+  assert scheduler._display.lines[-1] == "Submitted job 8."
+  assert not (commands / "cancelled").exists()
+
+
+def test_a_run_that_failed_has_all_its_tries_again_in_a_later_sweep(commands):
+  scheduler = make_scheduler(commands, seed=1)
+  scheduler.step()
+  for number in range(7, 8 + cluster.RESTARTS):
+    left(commands, str(number))
+    (commands / "states").write_text(f"{number} NODE_FAIL\n")
+    scheduler.step()
+  assert scheduler.jobs[0].state == "failed"
+  again = make_scheduler(commands, seed=1)
+  again.step()
+  left(commands, "11")
+  (commands / "states").write_text("11 NODE_FAIL\n")
+  assert again.step()
+  assert again.jobs[0].state == "waiting"
+
+
+@pytest.mark.parametrize(
+  ("change", "message"),
+  [
+    ("cluster: {gpus: 3}", "g1-flat_decap_s1: 64 environments cannot be shared by 3 "),
+    (
+      "evaluate: {backend: native}",
+      "'evaluate': The native backend needs --device cpu",
+    ),
+  ],
+)
+def test_what_every_node_would_refuse_is_said_at_once(
+  commands, capsys, monkeypatch, change, message
+):
+  monkeypatch.chdir(commands)
+  text = f"{{task: g1-flat, num-envs: 64, device: cuda, {change}}}"
+  Path("sweep.yaml").write_text(text)
+  assert main(["sweep", "sweep.yaml", "--cluster", "slurm", "--dry-run"]) == 2
+  assert message in capsys.readouterr().err
+
+
 def test_jobs_that_are_refused_are_a_sentence(commands):
   (commands / "sbatch").write_text(
     "#!/bin/sh\necho 'sbatch: error: invalid partition specified: gpux' >&2; exit 1\n"
@@ -277,7 +324,7 @@ class Disturbance(threading.Thread):
       time.sleep(0.2)
 
   def _job(self, seed: int) -> str:
-    return cluster._read_jobs(self.root)[0][f"g1-flat_decap_s{seed}"]
+    return cluster._read_jobs(self.root)[f"g1-flat_decap_s{seed}"]
 
   def _kill(self, index: int) -> None:
     """As a machine does that is out of memory."""
@@ -330,7 +377,7 @@ def test_work_can_be_sent(tmp_path):
   import cloudpickle
 
   plan = make_plan(DATA)
-  work = Work(plan.runs[0], plan, tmp_path)
+  work = Work(cluster.Job(plan.runs[0], tmp_path), plan)
   work._process = None
   assert cloudpickle.loads(cloudpickle.dumps(work.checkpoint().function)) == work
   assert len(cloudpickle.dumps(work)) < 5000

@@ -177,6 +177,7 @@ def test_names_of_devices(names, expected, monkeypatch):
     ("cuda:1,auto", "Several devices must be GPUs by name"),
     ("cuda,cuda:0", "'cuda,cuda:0' names a GPU twice"),
     ("", "Unknown device ''"),
+    ("cuda:²", "Unknown device 'cuda:²'"),
   ],
 )
 def test_devices_that_are_refused(names, message, monkeypatch):

@@ -37,6 +37,15 @@ SUBCOMMANDS = {
 """Name → one line of help. The module NAME holds the dataclass `NameArgs`."""
 
 
+HELP = """usage: decap COMMAND [OPTIONS]
+
+Trains, measures and exports smooth legged-locomotion policies.
+
+commands:
+{}
+
+'decap COMMAND --help' shows the options of a command."""
+
 TRAINING_PACKAGES = (
   *("torch", "mjlab", "mjbatch", "rsl_rl", "rich", "yaml", "tensordict"),
   *("tensorboard", "onnx", "matplotlib", "mediapy", "scipy", "warp"),
@@ -94,7 +103,8 @@ def command_class(name: str) -> type[Args]:
 
 def _run(argv: list[str]) -> int:
   if not argv or argv[0] in ("-h", "--help"):
-    print(_help())
+    commands = (f"  {name:<10} {summary}" for name, summary in SUBCOMMANDS.items())
+    print(HELP.format("\n".join(commands)))
     return 0
   if argv[0] == "--version":
     print(f"decap {__version__}")
@@ -110,17 +120,3 @@ def _run(argv: list[str]) -> int:
       f"'decap {argv[0]}' needs {error.name}, which deployment does without: "
       "pip install 'decap[train]'"
     ) from error
-
-
-def _help() -> str:
-  lines = [
-    "usage: decap COMMAND [OPTIONS]",
-    "",
-    "Trains, measures and exports smooth legged-locomotion policies.",
-    "",
-    "commands:",
-    *(f"  {name:<10} {summary}" for name, summary in SUBCOMMANDS.items()),
-    "",
-    "'decap COMMAND --help' shows the options of a command.",
-  ]
-  return "\n".join(lines)

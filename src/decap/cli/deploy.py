@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import sys
 from dataclasses import dataclass
@@ -88,14 +89,18 @@ def _drive(options: DeployArgs, bundles, motors) -> int:
   log = None if options.no_log else Path(options.log or default)
   if log and is_flight(log):
     raise UserError(f"There is a flight in {log} already: give --log another folder.")
-  operator, help_line = make_operator(options.input)
-  robot = screen = watchdog = recorder = None
-  try:
+  with contextlib.ExitStack() as parts:
+    operator, help_line = make_operator(options.input)
+    parts.callback(getattr(operator, "close", lambda: None))
     robot = session.open_robot(
       motors, interface, domain, options.simulator, options.wait
     )
+    parts.callback(robot.close)
     watchdog = session.start_watchdog(robot, interface, domain, options.simulator, log)
+    # After an error nobody said goodbye, nor knows what was sent last: it damps.
+    parts.callback(watchdog.close)
     screen = Screen(help_line)
+    parts.callback(screen.close)
     recorder = Recorder(log, options.log_mb) if log else None
     controller = session.drive(
       robot,
@@ -108,15 +113,6 @@ def _drive(options: DeployArgs, bundles, motors) -> int:
       seconds=options.seconds or float("inf"),
       priority=not options.simulator,
     )
-  finally:
-    for part in (screen, operator):
-      if close := getattr(part, "close", None):
-        close()
-    if watchdog is not None:
-      # After an error nobody said goodbye, nor knows what was sent last: it damps.
-      watchdog.close()
-    if robot is not None:
-      robot.close()
   print(f"Last stop: {controller.machine.stop_reason or 'none'}.")
   if recorder and recorder.problem:
     print(f"Not all of it is in {log}: {recorder.problem}.")

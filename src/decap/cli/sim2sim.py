@@ -20,7 +20,7 @@ from decap.deploy.sim_cfg import SimCfg
 from decap.errors import UserError
 from decap.files import check_writable, write_text
 from decap.options import machine
-from decap.options.args import Args, above, at_least, at_most
+from decap.options.args import Args, above, at_least, at_most, refuse_idle
 from decap.options.types import Flag, Number, OutputFile, Port, VideoFile, shown
 
 
@@ -70,9 +70,6 @@ USES = {
 }
 """What to do, "" for a walk → the options that it takes; others would do nothing."""
 
-NEEDS = {"ego": "video", "port": "view"}
-"""Options of a walk that do nothing without another."""
-
 
 @dataclass(kw_only=True)
 class Sim2simArgs(Args):
@@ -117,9 +114,10 @@ class Sim2simArgs(Args):
     for name in ("video", "trace", "speed", "seconds"):
       if given >= {"view", name}:
         raise UserError(f"--view and --{name} exclude each other.")
-    for name, other in NEEDS.items():
-      if name in given and other not in given:
-        raise UserError(f"--{name} does nothing without --{other}.")
+    if not self.walk.video:
+      refuse_idle(self.walk, ("ego",), "--video")
+    if not self.walk.view:
+      refuse_idle(self.walk, ("port",), "--view")
 
   def split(self) -> tuple[str, tuple[str, ...]]:
     """What to do, "" for a walk, and the bundles."""
@@ -213,10 +211,8 @@ def _table(bundles: list[Any], cfg: Any, options: MeasureArgs) -> None:
       found = robot_tables.measure_policy(bundle, repeats, cfg, options.jobs, _say)
       print(f"Wrote {robot_tables.save(found, folder)}")
     results.append(found)
-  text = robot_tables.tables(results)
-  if sweeps:
-    text += "\n".join(["\n## Margins", "", *robustness.margin_table(sweeps), ""])
-  _write_page(folder / "tables.md", text)
+  margins = ["## Margins", "", *robustness.margin_table(sweeps), ""] if sweeps else []
+  _write_page(folder / "tables.md", robot_tables.tables(results), *margins)
   _draw("figures", results, folder)
 
 
@@ -227,15 +223,14 @@ def _sweep(bundles: list[Any], cfg: Any, options: MeasureArgs) -> None:
   folder, repeats, suffix = Path(options.out), options.repeats, robustness.SUFFIX
   sweeps = []
   for bundle in bundles:
-    found = options.reuse and robot_tables.stored(
-      bundle, folder, suffix, repeats=repeats
-    )
+    same = (bundle, folder, suffix)
+    found = options.reuse and robot_tables.stored(*same, repeats=repeats)
     if not found:
       found = robustness.sweep_policy(bundle, repeats, options.jobs, _say)
       print(f"Wrote {robot_tables.save(found, folder, suffix)}")
     sweeps.append(found)
-  text = "\n".join(["# Margins", "", *robustness.margin_table(sweeps), ""])
-  _write_page(folder / "margins.md", text)
+  table = robustness.margin_table(sweeps)
+  _write_page(folder / "margins.md", "# Margins", "", *table, "")
   _draw("margins", sweeps, folder)
 
 
@@ -249,11 +244,12 @@ def _fidelity(bundles: list[Any], cfg: Any, options: MeasureArgs) -> None:
     _say(f"{bundle.name}: the same walks in both simulators …")
     found.append(fidelity.compare(bundle))
   write_text(folder / "fidelity.json", json.dumps(found, indent=1) + "\n")
-  text = "\n".join(["# Fidelity", "", *fidelity.fidelity_table(found), ""])
-  _write_page(folder / "fidelity.md", text)
+  table = fidelity.fidelity_table(found)
+  _write_page(folder / "fidelity.md", "# Fidelity", "", *table, "")
 
 
-def _write_page(path: Path, text: str) -> None:
+def _write_page(path: Path, *lines: str) -> None:
+  text = "\n".join(lines)
   write_text(path, text)
   print(f"\n{text}\nWrote {path}")
 

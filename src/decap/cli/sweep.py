@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 
 from tyro.conf import Positional, arg
 
+from decap.cli import processes
 from decap.errors import UserError
 from decap.files import check_writable
 from decap.options import machine
@@ -24,7 +25,7 @@ from decap.sweep.job import Job
 from decap.sweep.mps import shared_gpu
 from decap.sweep.plan import Plan, read_plan
 from decap.sweep.scheduler import LocalScheduler, Scheduler, locked
-from decap.tasks import folder_name
+from decap.tasks import folder_name, is_own
 
 FAILED, UNFINISHED = 1, 3
 """Exit codes: some run failed; Ctrl-C came with runs left to do."""
@@ -64,6 +65,7 @@ class SweepArgs(Args):
     root = Path(self.output or Path("runs") / Path(self.file).stem)
     check_writable(root)
     machine.check_renderer()
+    _check_measurable(plan)
     if self.dry_run:
       return _dry_run(plan, root)
     boards = make_display(display.PlainBoard, display.LiveBoard)
@@ -87,50 +89,62 @@ class SweepArgs(Args):
 def _plan(options: SweepArgs) -> Plan:
   """What the file says, then what the command line does; checked for its place."""
   plan = read_plan(options.file)
-  plan.jobs = options.jobs or plan.jobs
   if options.device is not None:
     plan.devices = (options.device,)
   if options.no_evaluate:
     plan.evaluate = False
-  if options.cluster:
-    _place_there(plan, options.jobs)
-  else:
-    _place_here(plan)
+  plan.slurm = options.cluster is not None
+  plan.settle(*(_there if plan.slurm else _here)(plan, options.jobs))
+  device = plan.devices[0]
+  machine.check_backend(plan.backend, device)
+  for run in plan.runs:
+    if not plan.slurm:
+      machine.check_num_envs(run.spec.num_envs, device)
+    try:
+      processes.check_share(run.spec.num_envs, plan.gpus)
+    except UserError as error:
+      raise UserError(f"{run.name}: {error}") from error
+  # Nodes have memory of their own.
+  if plan.evaluate is not False and not (plan.slurm and plan.on_cpu):
+    plan.evaluation.settle(device)
   return plan
 
 
-def _place_here(plan: Plan) -> None:
-  """On what this machine has."""
+def _here(plan: Plan, given: int | None) -> tuple[tuple[str, ...], int]:
+  """Devices of this machine, and how many runs at a time on each."""
   devices = machine.check_devices(",".join(plan.devices))
-  device = devices[0]
-  machine.check_backend(plan.backend, device)
-  jobs = plan.jobs or (1 if device == "cpu" else GPU_JOBS)
-  plan.settle(devices, jobs)
-  for run in plan.runs:
-    machine.check_num_envs(run.spec.num_envs, device)
-  if plan.evaluate is not False:
-    plan.evaluation.settle(device)
+  jobs = given or plan.jobs or (1 if devices == ("cpu",) else GPU_JOBS)
   most = max(LEAST_JOBS, os.cpu_count() or 1)
   if jobs > most:
     raise UserError(
       f"{jobs} runs at a time are too many for this machine: {most} at most."
     )
+  return devices, jobs
 
 
-def _place_there(plan: Plan, parallel: int | None) -> None:
-  """On what the section `cluster` asks for; nodes check what they have."""
+def _there(plan: Plan, given: int | None) -> tuple[tuple[str, ...], int]:
+  """Kind of device that jobs of a cluster ask for, and how many of them at a time."""
   machine.check_installed("submitit", "--cluster slurm")
   cluster.check_slurm()
-  asked = ",".join(plan.devices)
+  asked, runs = ",".join(plan.devices), len(plan.runs)
   if asked not in ("auto", "cpu", "cuda"):
     raise UserError(
       f"On a cluster the device is auto, cpu or cuda, not '{asked}': every run has its "
       "own."
     )
-  device, runs = "cpu" if asked == "cpu" else "cuda", len(plan.runs)
-  machine.check_backend(plan.backend, device)
-  plan.settle((device,), min(parallel or plan.resources.parallel or runs, runs))
-  plan.slurm = True
+  device = "cpu" if asked == "cpu" else "cuda"
+  return (device,), min(given or plan.resources.parallel or runs, runs)
+
+
+def _check_measurable(plan: Plan) -> None:
+  """Ours all can be evaluated; what a user's lacks is told before it is trained."""
+  if plan.evaluate is False:
+    return
+  for task in dict.fromkeys(plan.protocol(run.spec.task).task for run in plan.runs):
+    if is_own(task):
+      from decap.evaluation.environment import measured_cfg
+
+      measured_cfg(task)
 
 
 def _dry_run(plan: Plan, root: Path) -> int:

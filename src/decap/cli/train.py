@@ -7,7 +7,6 @@ import copy
 import dataclasses
 import shlex
 import shutil
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -210,7 +209,7 @@ def train(
         folder = runs.create_run_folder(folder, spec, env_cfg, agent_cfg)
         runner.run_dir = folder
         writer.enter_context(one_writer(folder))
-      writer.enter_context(_no_empty_folder(folder))
+      writer.push(partial(_leave_no_empty, folder))
       provenance.remember(folder, made_by, runner.iteration)
       what = f"Training {spec.method} on {spec.task}, seed {spec.seed}"
       print(f"{what}: {folder}", flush=True)
@@ -312,15 +311,10 @@ def _make_runner(
     raise UserError(f"The agent cannot be built: {error}") from error
 
 
-@contextlib.contextmanager
-def _no_empty_folder(folder: Path) -> Iterator[None]:
+def _leave_no_empty(folder: Path, error: type[BaseException] | None, *_: Any) -> None:
   """A run that ends before its first checkpoint leaves nothing to go on with."""
-  try:
-    yield
-  except BaseException:
-    if not checkpoint_files.list_checkpoints(folder):
-      shutil.rmtree(folder, ignore_errors=True)
-    raise
+  if error and not checkpoint_files.list_checkpoints(folder):
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _say_next(spec: RunSpec, folder: Path, finished: bool, runner: Runner) -> None:

@@ -138,7 +138,7 @@ SEED = bounded(
 )
 
 
-def refuse_idle(options: Args, names: Sequence[str], without: str) -> None:
+def refuse_idle(options: Any, names: Sequence[str], without: str) -> None:
   """Refuse options that were given, and do nothing without another."""
   for field in dataclasses.fields(options):
     if field.name in names and getattr(options, field.name) != field.default:

@@ -36,7 +36,7 @@ def check_device(device: str) -> str:
   if device == "cpu":
     return device
   kind, _, index = device.partition(":")
-  if kind != "cuda" or (index and not index.isdigit()):
+  if kind != "cuda" or (index and not index.isdecimal()):
     raise UserError(f"Unknown device '{device}' (there are auto, cpu, cuda, cuda:N).")
   if gpus == 0:
     raise UserError(

@@ -30,13 +30,7 @@ def read(
   description: str = "",
   program: str = "decap",
 ) -> C:
-  """A command from its arguments; `validate` checks what they say.
-
-  Args:
-    argv: What comes after the command's name.
-    name: The command's name, for help and errors.
-    program: What comes before it.
-  """
+  """A command from what stands after its program and name; `validate` checks it."""
   command = f"{program} {name}".strip()
   plain, overrides = split_overrides(argv)
   if overrides and not any(f.name == "overrides" for f in dataclasses.fields(cls)):

@@ -24,7 +24,7 @@ from decap.errors import UserError
 from decap.files import write_text
 from decap.sweep.display import Display
 from decap.sweep.job import Job
-from decap.sweep.plan import Plan, PlannedRun
+from decap.sweep.plan import Plan
 from decap.sweep.process import INTERRUPTED, Process
 from decap.sweep.scheduler import Scheduler
 from decap.sweep.sections import seconds
@@ -56,24 +56,20 @@ class Interruption(RuntimeError):
 class Work:
   """What one job does; submitit pickles it, and calls it on a node."""
 
-  run: PlannedRun
+  job: Job
   plan: Plan
-  root: Path
 
-  def __call__(self) -> str:
+  def __call__(self) -> None:
     """Train and evaluate, each in a process of its own."""
-    job = Job(self.run, self.root)
-    while True:
-      state, arguments = job.next_stage(self.plan)
-      if state == "done":
-        return state
-      self._process = Process(arguments, job.log_file, os.environ, tied=True)
+    while (stage := self.job.next_stage(self.plan))[0] != "done":
+      state, arguments = stage
+      self._process = Process(arguments, self.job.log_file, os.environ, tied=True)
       while (code := self._process.poll()) is None:
         time.sleep(0.2)
       if code < 0 or code == INTERRUPTED:
         raise Interruption(f"{state} ended with code {code}")
-      if code or job.next_stage(self.plan)[0] == state:
-        raise RuntimeError(f"{state}: {job.last_line()}")
+      if code or self.job.next_stage(self.plan)[0] == state:
+        raise RuntimeError(f"{state}: {self.job.last_line()}")
 
   def checkpoint(self) -> Any:
     """Called before the job's end, by time or by others: save, then queue again."""
@@ -86,7 +82,7 @@ class Work:
       end = time.monotonic() + seconds(self.plan.resources.grace)
       while process.poll() is None and time.monotonic() < end:
         time.sleep(0.2)
-    return DelayedSubmission(Work(self.run, self.plan, self.root))
+    return DelayedSubmission(Work(self.job, self.plan))
 
 
 class ClusterScheduler(Scheduler):
@@ -99,8 +95,9 @@ class ClusterScheduler(Scheduler):
     import submitit
 
     super().__init__(plan, root.resolve(), display)
-    self._ids, self._restarts = _read_jobs(self._root)
-    self._came: dict[str, int] = {}
+    self._ids = _read_jobs(self._root)
+    self._ended: dict[str, list[int]] = {}
+    """Run → how far it had come each time that the cluster ended it."""
     # However often time is up: the run decides when it is done.
     self._executor = submitit.SlurmExecutor(self._root / LOGS, max_num_timeout=10**6)
     parameters = plan.resources.submitit(plan.devices[0], plan.jobs or 1)
@@ -147,29 +144,30 @@ class ClusterScheduler(Scheduler):
     started, error = _remains(self._root, identity)
     if state == "CANCELLED":
       job.state, job.note = "stopped", f"job {identity} was cancelled"
+    elif state in ENDED_BY_CLUSTER or "Interruption" in error:
+      self._restart(job, identity, state)
     elif state and not started and not error:
       _slurm("scancel", "--quiet", *self._ids.values())
       raise UserError(
         f"Job {identity} ended and left nothing in {self._root / LOGS}: the nodes of "
         "the cluster do not see this folder; --output must be on a disk that they share."
       )
-    elif state in ENDED_BY_CLUSTER or not error or "Interruption" in error:
-      self._restart(job, identity, state)
-    else:
+    elif error:
       self._fail(job, f"job {identity}: {error.splitlines()[-1]}")
+    else:
+      self._restart(job, identity, state)
 
   def _restart(self, job: Job, identity: str, state: str) -> None:
     """Leave the job to be submitted again, unless this leads nowhere."""
-    name, came = job.run.name, job.done_iterations()
-    tries = self._restarts.get(name, 0) + 1
-    if came > self._came.get(name, 0):
-      tries = 1
-    self._came[name], self._restarts[name] = came, tries
+    ends = self._ended.setdefault(job.run.name, [])
+    ends.append(job.done_iterations())
     how = f"job {identity} was ended ({state.lower() or 'killed'})"
-    if tries > RESTARTS:
+    if (tries := ends.count(ends[-1])) > RESTARTS:
       self._fail(job, f"{how} {tries} times without coming further")
     else:
-      self._display.message(f"{name}: {how}; going on from iteration {came}.")
+      self._display.message(
+        f"{job.run.name}: {how}; going on from iteration {ends[-1]}."
+      )
 
   def _submit(self, jobs: Sequence[Job]) -> None:
     if not jobs:
@@ -178,9 +176,7 @@ class ClusterScheduler(Scheduler):
 
     try:
       with self._executor.batch():
-        submitted = [
-          self._executor.submit(Work(job.run, self._plan, self._root)) for job in jobs
-        ]
+        submitted = [self._executor.submit(Work(job, self._plan)) for job in jobs]
       ids = [handle.job_id for handle in submitted]
     except FailedJobError as error:
       reason = [line for line in str(error).splitlines() if "error" in line.lower()]
@@ -193,13 +189,13 @@ class ClusterScheduler(Scheduler):
     self._display.message(f"Submitted {what}.")
 
   def _remember(self) -> None:
-    known = {"jobs": self._ids, "restarts": self._restarts}
-    write_text(self._root / JOBS_FILE, json.dumps(known, indent=2) + "\n")
+    text = json.dumps({"jobs": self._ids}, indent=2)
+    write_text(self._root / JOBS_FILE, text + "\n")
 
 
 def refuse_if_at_work(root: Path) -> None:
   """This machine must not train what a cluster is at work on."""
-  ids = set(_read_jobs(root)[0].values())
+  ids = set(_read_jobs(root).values())
   if not ids:
     return
   try:
@@ -226,12 +222,11 @@ def _remains(root: Path, identity: str) -> tuple[bool, str]:
   return True, str(value).strip() if kind == "error" else "it ended early"
 
 
-def _read_jobs(root: Path) -> tuple[dict[str, str], dict[str, int]]:
+def _read_jobs(root: Path) -> dict[str, str]:
   try:
-    data = json.loads((root / JOBS_FILE).read_text())
-    return dict(data["jobs"]), dict(data["restarts"])
+    return dict(json.loads((root / JOBS_FILE).read_text())["jobs"])
   except (OSError, ValueError, KeyError, TypeError):
-    return {}, {}
+    return {}
 
 
 def check_slurm() -> None:

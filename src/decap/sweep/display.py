@@ -63,20 +63,18 @@ def plan_lines(plan: Plan, jobs: Sequence[Job]) -> list[str]:
     options = " ".join(job.run.spec.overrides)
     lines.append(f"  {job.run.name:<{width}}  {state:<9}  {options}".rstrip())
   seconds, basis = estimate(plan, jobs)
-  place, count = ", ".join(plan.devices), f"{len(jobs)} runs"
-  if len(jobs) == 1:
-    count = "1 run"
-  if len(plan.devices) > 1:
-    place = f"{len(plan.devices)} GPUs ({place})"
+  place, count = (
+    ", ".join(plan.devices),
+    "1 run" if len(jobs) == 1 else f"{len(jobs)} runs",
+  )
   if plan.slurm:
     gpus = f"{plan.gpus} {plan.resources.gpu or 'GPU'}"
-    cores = f"{plan.resources.cpus} cores"
-    place = f"slurm, {cores if plan.on_cpu else gpus} each"
+    place = f"slurm, {f'{plan.resources.cpus} cores' if plan.on_cpu else gpus} each"
+  elif len(plan.devices) > 1:
+    place = f"{len(plan.devices)} GPUs ({place})"
   at_a_time = f"{plan.jobs if plan.jobs != 1 else 'one'} at a time{_on_each(plan)}"
-  lines.append(
-    f"{count} on {place}, {at_a_time}; training takes about {duration(seconds)}: {basis}."
-  )
-  return lines
+  takes = f"training takes about {duration(seconds)}: {basis}."
+  return [*lines, f"{count} on {place}, {at_a_time}; {takes}"]
 
 
 _VALUES = {"episode": "{:.0f}", "reward": "{:.2f}", "error": "{:.2f}", "δ̄": "{:.3f}"}
@@ -93,18 +91,13 @@ def table(jobs: Sequence[Job]) -> Any:
     view.add_column(column, justify="right", no_wrap=True)
   styles = {"done": "green", "failed": "red", "stopped": "yellow", "waiting": "dim"}
   for job in jobs:
-    cells = [""] * 7
+    cells = []
     if progress := job.progress():
-      training = job.state == "training"
-      cells = [
-        f"{progress.iteration}/{progress.total}",
-        *(
-          form.format(progress.values[name]) if name in progress.values else ""
-          for name, form in _VALUES.items()
-        ),
-        f"{progress.steps_per_s:.0f}" if training else "",
-        duration(progress.left_s) if training else "",
-      ]
+      known = progress.values
+      cells = [f"{progress.iteration}/{progress.total}"]
+      cells += [f.format(known[n]) if n in known else "" for n, f in _VALUES.items()]
+      if job.state == "training":
+        cells += [f"{progress.steps_per_s:.0f}", duration(progress.left_s)]
     view.add_row(job.run.name, job.state, *cells, style=styles.get(job.state, ""))
   return view
 

@@ -20,12 +20,9 @@ INTERRUPTED = 130
 
 
 class Process(subprocess.Popen):
-  """One command of one run.
+  """One command of one run, whose screen is appended to a file.
 
   Args:
-    arguments: Of `decap`.
-    log_file: Where its screen is appended.
-    env: Environment variables.
     cpus: Cores that it may use; empty is all.
     keep_open: A file that is inherited, such as a lock that lasts as long as it.
     tied: Whether it ends when this process does, and leaves SLURM's signals to it.
