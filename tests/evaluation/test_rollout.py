@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -287,3 +288,11 @@ def test_labels_name_what_is_not_usual():
   fixed = dataclasses.replace(SMALL, commands="fixed", command=(0.5, 0.0, 0.0))
   assert (SMALL.label, fixed.label) == ("", "vx0.5")
   assert dataclasses.replace(fixed, disturbed=True).label == "vx0.5-disturbed"
+
+
+def test_the_velocity_command_is_the_one_of_that_name():
+  """A task of one's own may have another command of three numbers before it."""
+  terms = {"pose": torch.zeros(1, 3), "twist": torch.ones(1, 3)}
+  terms = {name: SimpleNamespace(command=told) for name, told in terms.items()}
+  manager = SimpleNamespace(active_terms=list(terms), get_term=terms.get)
+  assert command_term(SimpleNamespace(command_manager=manager)) is terms["twist"]

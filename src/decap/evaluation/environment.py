@@ -160,12 +160,7 @@ def last_sample(env: Any, terminated: torch.Tensor, time_outs: torch.Tensor) -> 
 
 def command_term(env: Any) -> Any:
   """The velocity command that the policy follows."""
-  names = env.command_manager.active_terms
-  for name in names:
-    term = env.command_manager.get_term(name)
-    if term.command.shape[-1] == 3:
-      return term
-  raise UserError(f"The task has no planar velocity command, only {names}.")
+  return env.command_manager.get_term("twist")
 
 
 def tell_commands(env: Any, protocol: Protocol) -> Callable[[int], None]:
@@ -216,15 +211,12 @@ def _set_commands(cfg: ConstrainedEnvCfg, protocol: Protocol) -> None:
       for name, bounds in cfg.following.judged.items():
         setattr(command.ranges, name, bounds)  # ty: ignore
     return
-  told = protocol.command or SWITCHING_SCHEDULE[0]
-  for command in cfg.commands.values():
-    if not hasattr(command, "ranges"):
-      continue
-    for name, value in zip(("lin_vel_x", "lin_vel_y", "ang_vel_z"), told, strict=True):
-      setattr(command.ranges, name, (value, value))  # ty: ignore
-    command.resampling_time_range = (1e9, 1e9)
-    for name in ("standing", "heading", "world", "forward"):
-      setattr(command, f"rel_{name}_envs", 0.0)
+  command, told = cfg.commands["twist"], protocol.command or SWITCHING_SCHEDULE[0]
+  for name, value in zip(("lin_vel_x", "lin_vel_y", "ang_vel_z"), told, strict=True):
+    setattr(command.ranges, name, (value, value))  # ty: ignore
+  command.resampling_time_range = (1e9, 1e9)
+  for name in ("standing", "heading", "world", "forward"):
+    setattr(command, f"rel_{name}_envs", 0.0)
 
 
 # Parts of the sample.

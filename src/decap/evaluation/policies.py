@@ -180,10 +180,13 @@ def _samples(description: Mapping[str, Any]) -> dict[str, int]:
 
 def _overrides(run: Mapping[str, Any]) -> dict[str, str]:
   """Fields of the configs that a run changed, by their whole names."""
-  found, tokens = {}, iter(run.get("overrides", ()))
-  for token in tokens:
-    name, _, value = token.removeprefix("--").partition("=")
-    found[name] = value or next(tokens, "")
+  found: dict[str, str] = {}
+  name = ""
+  for token in run.get("overrides", ()):
+    if token.startswith("--"):
+      name, _, found[name] = token.removeprefix("--").partition("=")
+    else:
+      found[name] = f"{found[name]} {token}".strip()
   return found
 
 

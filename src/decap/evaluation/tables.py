@@ -97,15 +97,12 @@ def group_results(
   is. Without one, rows have one result of each seed: two policies may be called alike.
   """
   check_comparable(results)
-  owns = _own_labels(results)
-  triples = list(zip(results, labels, owns, strict=True))
-  seeds = Counter((own, r.policy.get("seed")) for r, label, own in triples if not label)
+  pairs = list(zip(results, labels, strict=True))
+  owns = iter(_own_labels([result for result, label in pairs if not label]))
   rows: dict[str, dict[int, Result]] = {}
-  for i, (result, label, own) in enumerate(triples):
+  for i, (result, label) in enumerate(pairs):
     seed = result.policy.get("seed")
-    if seeds[own, seed] > 1:
-      own = f"{own}, {result.policy.get('name')}"
-    row = rows.setdefault(name := label or own, {})
+    row = rows.setdefault(name := label or next(owns), {})
     twins = [j for j, other in row.items() if other.policy.get("seed") == seed]
     if twins and not all(labels[j] for j in (*twins, i)):
       raise UserError(
@@ -285,22 +282,23 @@ def _label(result: Result) -> str:
 
 def _own_labels(results: Sequence[Result]) -> list[str]:
   """Method and options of each; name or samples where others of these are not alike."""
-  labels = [_label(result) for result in results]
   found = []
-  for label, result in zip(labels, results, strict=True):
-    alike = [
-      r.policy for r, other in zip(results, labels, strict=True) if other == label
-    ]
+  for result in results:
+    label, own = _label(result), result.policy.get("samples", 0)
+    alike = [other.policy for other in results if _label(other) == label]
     changes = [policy["changes"] for policy in alike if "changes" in policy]
     if any(other != changes[0] for other in changes):
       label += f", {result.policy.get('name')}"
     samples = [policy.get("samples", 0) for policy in alike]
-    own = result.policy.get("samples", 0)
     if max(samples) > 1.01 * min(samples) and own:
       near = next(n for n in samples if abs(n - own) <= 0.01 * own)
       label += f", {near / 1e6:.3g} M samples"
-    found.append(label)
-  return found
+    found.append((label, result.policy.get("seed"), result.policy.get("name")))
+  seeds = Counter((label, seed) for label, seed, _ in found)
+  return [
+    f"{label}, {name}" if seeds[label, seed] > 1 else label
+    for label, seed, name in found
+  ]
 
 
 def _note(methods: Sequence[MethodResults], baseline: MethodResults | None) -> str:
