@@ -81,7 +81,7 @@ def missing(task: str, cfg: ConstrainedEnvCfg) -> list[str]:
 def make_layout(env: ConstrainedEnv, description: RobotDescription) -> Layout:
   """Joints, groups and limits of an environment."""
   robot = env.scene[env.cfg.constrained_entity]
-  constraints = env.cfg.constraints
+  constraints, reward = env.cfg.constraints, env.cfg.rewards["track_xy"]
   groups = resolve_groups(env.cfg.groups, robot.joint_names)
   term, scale = joint_action(env), torch.zeros(len(robot.joint_names))
   whole = isinstance(term.scale, torch.Tensor)
@@ -99,18 +99,13 @@ def make_layout(env: ConstrainedEnv, description: RobotDescription) -> Layout:
       for name, term in constraints.items()
       if not isinstance(term.limits, dict)
     },
-    tracking_reward=_tracking_reward(env.cfg),
+    # Weight and variance of what the task pays for the commanded velocity.
+    tracking_reward=(reward.weight, reward.params["variance"]),
     units={name: term.unit for name, term in constraints.items() if term.unit},
     feet=len(description.feet),
     segments=tuple(description.segments),
     grounds=grounds.names if (grounds := grounds_of(env)) else (),
   )
-
-
-def _tracking_reward(cfg: ConstrainedEnvCfg) -> tuple[float, float]:
-  """Weight and variance of what the task pays for the commanded velocity."""
-  term = cfg.rewards["track_xy"]
-  return term.weight, term.params["variance"]
 
 
 def watch(env: ConstrainedEnv, description: RobotDescription) -> None:

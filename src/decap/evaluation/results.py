@@ -84,18 +84,15 @@ def load_result(path: Path | str) -> Result:
 
 def _check_whole(data: Mapping[str, Any]) -> None:
   """Name the first field that every metrics file has and this one lacks."""
-  whole = {name: isinstance(data.get(name), dict) for name in _SECTIONS}
-  whole = {"schema": "schema" in data, **whole}
-  for section, names in _FIELDS.items():
-    found = data[section] if whole[section] else {}
-    whole |= {f"{section}.{name}": name in found for name in names}
-  for name, there in whole.items():
-    if not there:
-      raise ValueError(f"it lacks {name}")
-  for name in _SUMMARIES:
-    place = _not_a_number(data["metrics"][name], f"metrics.{name}")
-    if place:
-      raise ValueError(f"it lacks a number at {place}")
+  lacking = [] if "schema" in data else ["schema"]
+  lacking += [name for name in _SECTIONS if not isinstance(data.get(name), dict)]
+  for section, names in _FIELDS.items() if not lacking else ():
+    lacking += [f"{section}.{name}" for name in names if name not in data[section]]
+  for name in _SUMMARIES if not lacking else ():
+    if place := _not_a_number(data["metrics"][name], f"metrics.{name}"):
+      lacking.append(f"a number at {place}")
+  if lacking:
+    raise ValueError(f"it lacks {lacking[0]}")
 
 
 def _not_a_number(value: Any, place: str) -> str | None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import statistics
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 
 from decap.errors import UserError
 from decap.evaluation import columns as cols
@@ -148,26 +148,24 @@ def make_tables(
 
 def command_tables(result: Result) -> list[Table]:
   """One policy, a line per command: what it follows, how still its body is; by ground."""
-  method, segments = MethodResults("", [result]), _segments([result])
+  method = MethodResults("", [result])
 
-  def table(title: str, lead: str, columns: Callable[[cols.Path], Columns]) -> Table:
+  def table(title: str, lead: str, columns: Columns) -> Table:
     parts = f"{lead.lower()}s"
     places = {name: (parts, name) for name in result.metrics.get(parts, {})}
     rows = [
-      Row(name, tuple(_cell(method, column) for column in columns(under)))
+      Row(name, tuple(_cell(method, column) for column in cols.at(under, columns)))
       for name, under in {**places, result.protocol["commands"]: ()}.items()
     ]
-    note = _note([method], None)
-    return Table(title, columns(()), tuple(rows), note, lead=lead)
+    return Table(title, columns, tuple(rows), _note([method], None), lead=lead)
 
+  posture = cols.posture(_segments([result]))
   tables = [
-    table("What it follows, and its gait", "Command", cols.walk),
-    table(
-      "Angular velocity (root mean square)", "Command", partial(cols.posture, segments)
-    ),
+    table("What it follows, and its gait", "Command", cols.WALK),
+    table("Angular velocity (root mean square)", "Command", posture),
   ]
   if result.metrics.get("grounds"):
-    tables.append(table(cols.GROUNDS, "Ground", partial(cols.ground, result.layout)))
+    tables.append(table(cols.GROUNDS, "Ground", cols.ground(result.layout)))
   return tables
 
 
