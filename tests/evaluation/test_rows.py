@@ -67,6 +67,17 @@ def test_seeds_of_other_limits_or_overrides_are_no_seeds(template):
   assert (row.label, len(row.results)) == ("DeCap (limits own)", 2)
 
 
+def test_runs_that_are_called_alike_are_no_seeds_of_other_limits(template):
+  """Copies of bundles in two folders may have one name."""
+  runs = [
+    result(template, "decap", 1.0, s, name="g1", changes={"joint_vel/upper": s})
+    for s in (1, 2)
+  ]
+  with pytest.raises(UserError, match="a result of other limits or overrides besides"):
+    group_results(runs, [None] * 2)
+  assert len(group_results(runs, ["a", "a"])) == 1
+
+
 def test_who_has_a_label_sets_no_others_apart(template):
   """Seeds were torn apart by a policy of the same method that stood in its own row."""
   runs = [

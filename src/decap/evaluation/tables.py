@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 from decap.errors import UserError
 from decap.evaluation import columns as cols
@@ -101,20 +102,28 @@ def group_results(
   owns = iter(_own_labels([result for result, label in pairs if not label]))
   rows: dict[str, dict[int, Result]] = {}
   for i, (result, label) in enumerate(pairs):
-    seed = result.policy.get("seed")
     row = rows.setdefault(name := label or next(owns), {})
-    twins = [j for j, other in row.items() if other.policy.get("seed") == seed]
-    if twins and not all(labels[j] for j in (*twins, i)):
-      raise UserError(
-        f"The row '{name}' has a result of seed {seed} besides {where(result)}: "
-        "LABEL=RUN gives each its own."
-      )
+    for j, other in row.items():
+      odd = _no_seeds(other.policy, result.policy)
+      if odd and not (label and labels[j]):
+        raise UserError(
+          f"The row '{name}' has a result of {odd} besides {where(result)}: "
+          "LABEL=RUN gives each its own."
+        )
     row[i] = result
   rank = {name: place for place, name in enumerate(METHOD_TITLES)}
   return sorted(
     (MethodResults(name, list(row.values())) for name, row in rows.items()),
     key=lambda method: rank.get(method.results[0].policy.get("method"), len(rank)),
   )
+
+
+def _no_seeds(a: dict[str, Any], b: dict[str, Any]) -> str:
+  """What keeps two policies from being seeds of one row, if anything does."""
+  if a.get("seed") == b.get("seed"):
+    return f"seed {b.get('seed')}"
+  known = "changes" in a and "changes" in b  # Older files do not tell.
+  return "other limits or overrides" if known and a["changes"] != b["changes"] else ""
 
 
 def make_tables(
