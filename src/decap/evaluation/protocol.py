@@ -134,7 +134,7 @@ class Protocol:
     """Whether an evaluation, by what its file says, is of this kind and no smaller."""
     ours = self.to_dict()
     alike = {**other, **{name: ours[name] for name in SIZES}}
-    return not differing(alike, ours) and size_of(other) >= size_of(ours)
+    return not differing(alike, ours) and no_smaller(other, ours)
 
   def to_dict(self) -> dict[str, Any]:
     return {**asdict(self), "command": list(self.command) if self.command else None}
@@ -143,9 +143,10 @@ class Protocol:
 SIZES = ("rollouts", "envs", "steps")
 
 
-def size_of(protocol: Mapping[str, Any]) -> int:
-  """Steps of all robots that are told what the protocol says."""
-  return math.prod(protocol[name] for name in SIZES)
+def no_smaller(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
+  """Whether a protocol has as many steps as another, and as many robots per command."""
+  steps, least = (math.prod(p[name] for name in SIZES) for p in (a, b))
+  return steps >= least and a.get("per_command", 0) >= b.get("per_command", 0)
 
 
 def file_names(label: str) -> tuple[str, str]:

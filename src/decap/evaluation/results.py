@@ -11,7 +11,7 @@ from typing import Any
 
 from decap.errors import UserError
 from decap.evaluation.layout import Layout, limits_by_row
-from decap.evaluation.protocol import Protocol, differing, file_names, size_of
+from decap.evaluation.protocol import Protocol, differing, file_names, no_smaller
 from decap.files import write_text
 
 METRICS_FORMAT = "decap-metrics"
@@ -138,8 +138,10 @@ def keep_larger(
     for name, value in policy.items()
     if name in found.policy and name != "source"
   )
-  if same and size_of(found.protocol) > size_of(protocol.to_dict()):
-    sizes = "{rollouts} × {envs} environments × {steps} steps".format(**found.protocol)
+  there, now = {"per_command": 0, **found.protocol}, protocol.to_dict()
+  if same and no_smaller(there, now) and not no_smaller(now, there):
+    sizes = "{rollouts} × {envs} environments × {steps} steps".format(**there)
+    sizes += f", {there['per_command']} robots per command"
     raise UserError(
       f"{path} holds a larger evaluation of this policy ({sizes}): delete it, or give "
       "--output DIR."
