@@ -71,7 +71,8 @@ def missing(task: str, cfg: ConstrainedEnvCfg) -> list[str]:
   there = {
     "description of its robot": get_task(task).robot is not None,
     "velocity command 'twist'": type(cfg.commands.get("twist")) in MASKED_COMMANDS,
-    "reward 'track_xy'": "track_xy" in cfg.rewards,
+    "reward 'track_xy' with a 'variance'": "track_xy" in cfg.rewards
+    and "variance" in cfg.rewards["track_xy"].params,
     f"contact sensor '{FEET_SENSOR}'": FEET_SENSOR
     in [s.name for s in cfg.scene.sensors],
   }
