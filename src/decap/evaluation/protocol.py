@@ -21,8 +21,6 @@ from decap.options.types import (
   shown,
 )
 
-CommandMode = Literal["random", "fixed", "switching"]
-
 SWITCHING_S = 5.0
 """Seconds between two commands of the switching schedule: never with a push."""
 
@@ -83,7 +81,7 @@ class Protocol:
   """Control steps of each environment."""
   warmup: int = 50
   """Steps after any reset that do not count for smoothness and violations."""
-  commands: CommandMode = "random"
+  commands: Literal["random", "fixed", "switching"] = "random"
   """`random`: resampled as in training. `fixed`: `command` throughout.
   `switching`: the schedule of the velocity-tracking figure, every 5 s."""
   command: tuple[float, float, float] | None = None
@@ -153,9 +151,6 @@ def file_names(label: str) -> tuple[str, str]:
   """Names of the metrics and the trajectory file of a protocol's label."""
   suffix = f"-{label}" if label else ""
   return f"metrics{suffix}.json", f"trajectory{suffix}.npz"
-
-
-WARMUP = Protocol.warmup
 
 
 QUICK = Protocol(rollouts=4, envs=16, steps=300, per_command=16)
