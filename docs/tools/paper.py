@@ -94,10 +94,8 @@ def summary_table(root: Path) -> list[Table]:
     replace(
       row,
       cells=tuple(
-        Cell(cell.mean, best=cell.best, ratio=cell.ratio if moves else None)
-        for cell, moves in zip(
-          row.cells, ("smoothness" in c.path for c in table.columns), strict=True
-        )
+        Cell(c.mean, best=c.best, ratio=c.ratio if "smoothness" in of.path else None)
+        for c, of in zip(row.cells, table.columns, strict=True)
       ),
     )
     for row in table.rows
@@ -107,24 +105,21 @@ def summary_table(root: Path) -> list[Table]:
 
 def grounds_table(root: Path) -> list[Table]:
   """What follows and violates on every ground, under the same limits."""
-  title, rows, first = SHOWN[1], [], None
+  title, rough, tables = SHOWN[1], read_rows(root, "g1-rough"), {}
   for task in ("g1-flat", "g1-rough"):
     section = next(s for s in SECTIONS if s.task == task and not s.rows)
-    methods = [
-      method
-      for method in read_methods(root, section)
-      if row_of(method) in read_rows(root, "g1-rough")
-    ]
+    methods = [m for m in read_methods(root, section) if row_of(m) in rough]
     if not methods:
       return []
-    table = next(t for t in make_tables(methods) if t.title == title)
-    first = first or table
-    rows += [replace(row, section=task) for row in table.rows if row.label != STANDING]
-  assert first is not None
-  rows = [
-    replace(r, cells=tuple(replace(c, best=False) for c in r.cells)) for r in rows
-  ]
-  return [replace(first, title=f"{title}, by ground", rows=tuple(rows), group="Task")]
+    tables[task] = next(t for t in make_tables(methods) if t.title == title)
+  rows = tuple(
+    replace(row, section=task, cells=tuple(replace(c, best=False) for c in row.cells))
+    for task, table in tables.items()
+    for row in table.rows
+    if row.label != STANDING
+  )
+  first = tables["g1-flat"]
+  return [replace(first, title=f"{title}, by ground", rows=rows, group="Task")]
 
 
 def kinds_table(root: Path) -> list[Table]:

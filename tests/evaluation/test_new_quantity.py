@@ -108,7 +108,7 @@ def test_tables_show_it(evaluation):
   assert "Joint power" in text["Joint-steps with a violation (%)"]
   scalars = text["Quantities of the whole robot"]
   assert "Tilt (rad)" in scalars and "Tilt violations (%)" in scalars
-  by_ground = columns.ground(evaluation.result.layout, ("grounds", "slope"))
+  by_ground = columns.at(("grounds", "slope"), columns.ground(evaluation.result.layout))
   assert ("grounds", "slope", "scalars", "tilt", "violations") in [
     column.path for column in by_ground
   ]

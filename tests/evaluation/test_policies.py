@@ -174,6 +174,16 @@ def test_overrides_that_end_alike_are_told_apart(tmp_path):
   assert load_policy(str(tmp_path)).info["options"] == expected
 
 
+def test_overrides_of_several_values_keep_them_all(tmp_path):
+  """The next option's name was taken for a value, and a value for a name."""
+  speeds = ("--env.commands.twist.ranges.lin-vel-x", "-0.5", "1.0")
+  run(tmp_path, (*speeds, "--env.termination.rho", "0.9"))
+  info = load_policy(str(tmp_path)).info
+  assert info["options"] == {"ranges.lin-vel-x": "-0.5 1.0"}
+  whole = {speeds[0].removeprefix("--"): "-0.5 1.0", "env.termination.rho": "0.9"}
+  assert info["changes"] == whole
+
+
 def test_bundles_of_two_runs_are_two_policies(tmp_path):
   names = []
   for name in ("a", "b"):

@@ -10,6 +10,7 @@ import pytest
 
 from decap.evaluation.report import (
   clip,
+  find_trajectories,
   make_report,
   playback_html,
 )
@@ -132,6 +133,23 @@ def test_without_trajectories_it_says_what_is_missing(tmp_path):
   page = make_page(make_results(tmp_path, record=False))
   assert "--trajectory 1" in page and "<canvas" not in page
   assert page.count("data:image/svg+xml") == 7
+
+
+def test_the_figure_of_pushes_is_of_the_task_that_the_tables_are_of(tmp_path):
+  """A policy's walk on its own task stood beside its numbers on another."""
+  trajectory = make_trajectory(steps=30)
+  policy = {"name": "run", "method": "decap", "task": "own"}
+  result = Result(policy, trajectory.protocol, trajectory.layout, {})
+  for label, task in (("", "own"), ("synthetic-", "synthetic")):
+    trajectory.protocol["task"] = task
+    trajectory.save(tmp_path / f"trajectory-{label}switching-disturbed.npz")
+  for task, name in (("own", "metrics.json"), ("synthetic", "metrics-synthetic.json")):
+    result.path, result.protocol = (
+      tmp_path / name,
+      {**trajectory.protocol, "task": task},
+    )
+    (found,) = find_trajectories({"run": result}, switching=True).values()
+    assert found.protocol["task"] == task
 
 
 def test_text_cannot_become_markup():

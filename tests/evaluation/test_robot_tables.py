@@ -67,13 +67,6 @@ def test_tables_show_means_falls_and_what_was_followed():
   assert "0.90 ± 0.00" in text
 
 
-def test_results_of_other_protocols_are_refused():
-  other = results("other")
-  other["protocol"] = robot_tables.protocol(5, SimCfg())
-  with pytest.raises(UserError, match="'repeats' differs"):
-    robot_tables.tables([results(), other])
-
-
 def test_files_come_back_as_written_and_others_are_refused(tmp_path):
   path = robot_tables.save(results(), tmp_path)
   assert robot_tables.load(path) == results()

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,12 +15,14 @@ from decap.evaluation.environment import (
   evaluation_cfg,
   hold_commands,
   last_sample,
+  missing,
   tell_commands,
 )
 from decap.evaluation.metrics import measure
 from decap.evaluation.policies import Policy, load_policy
 from decap.evaluation.protocol import COMMANDS, SWITCHING_SCHEDULE, Protocol
 from decap.evaluation.rollout import Rollout, describe_env, evaluate
+from decap.tasks import env_cfg
 from decap.testing import waits
 from tests.evaluation import reference
 from tests.evaluation.test_metrics import flatten
@@ -287,3 +290,19 @@ def test_labels_name_what_is_not_usual():
   fixed = dataclasses.replace(SMALL, commands="fixed", command=(0.5, 0.0, 0.0))
   assert (SMALL.label, fixed.label) == ("", "vx0.5")
   assert dataclasses.replace(fixed, disturbed=True).label == "vx0.5-disturbed"
+
+
+def test_a_reward_for_tracking_without_a_variance_is_told():
+  """It ended in a KeyError once the environment was built."""
+  cfg = env_cfg("g1-flat")
+  assert missing("g1-flat", cfg) == []
+  del cfg.rewards["track_xy"].params["variance"]
+  assert missing("g1-flat", cfg) == ["reward 'track_xy' with a 'variance'"]
+
+
+def test_the_velocity_command_is_the_one_of_that_name():
+  """A task of one's own may have another command of three numbers before it."""
+  terms = {"pose": torch.zeros(1, 3), "twist": torch.ones(1, 3)}
+  terms = {name: SimpleNamespace(command=told) for name, told in terms.items()}
+  manager = SimpleNamespace(active_terms=list(terms), get_term=terms.get)
+  assert command_term(SimpleNamespace(command_manager=manager)) is terms["twist"]

@@ -67,6 +67,30 @@ def test_seeds_of_other_limits_or_overrides_are_no_seeds(template):
   assert (row.label, len(row.results)) == ("DeCap (limits own)", 2)
 
 
+def test_runs_that_are_called_alike_are_no_seeds_of_other_limits(template):
+  """Copies of bundles in two folders may have one name."""
+  runs = [
+    result(template, "decap", 1.0, s, name="g1", changes={"joint_vel/upper": s})
+    for s in (1, 2)
+  ]
+  with pytest.raises(UserError, match="a result of other limits or overrides besides"):
+    group_results(runs, [None] * 2)
+  assert len(group_results(runs, ["a", "a"])) == 1
+
+
+def test_who_has_a_label_sets_no_others_apart(template):
+  """Seeds were torn apart by a policy of the same method that stood in its own row."""
+  runs = [
+    result(template, "decap", 1.0, seed, name=f"run{seed}", samples=10_000_000)
+    for seed in (1, 2, 3)
+  ]
+  for run, limit in zip(runs, (1.0, 2.0, 2.0), strict=True):
+    run.policy["changes"] = {"joint_vel/upper": limit}
+  runs[0].policy["samples"] = 20_000_000
+  rows = group_results(runs, ["tight", None, None])
+  assert {row.label: len(row.results) for row in rows} == {"tight": 1, "DeCap": 2}
+
+
 def test_options_and_labels_make_rows_of_their_own(template):
   table = tables_of(
     result(template, "decap", 0.5),

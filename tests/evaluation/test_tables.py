@@ -4,6 +4,7 @@ import copy
 import csv
 import io
 import json
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -12,7 +13,8 @@ from decap.cli.terminal import print_tables
 from decap.errors import UserError
 from decap.evaluation import table_formats as formats
 from decap.evaluation.columns import Column, share
-from decap.evaluation.results import find_result, load_result
+from decap.evaluation.protocol import Protocol
+from decap.evaluation.results import find_result, keep_larger, load_result
 from decap.evaluation.tables import (
   STANDING,
   command_tables,
@@ -308,6 +310,19 @@ def test_results_survive_their_file(template, tmp_path):
   first = (tmp_path / "metrics.json").read_bytes()
   loaded.save(tmp_path / "again.json")
   assert (tmp_path / "again.json").read_bytes() == first
+
+
+def test_robots_per_command_are_not_lost_to_an_evaluation_without(template, tmp_path):
+  def keep(there, now):
+    sizes = {"rollouts": 2, "envs": 3, "steps": 200}
+    old = {**template.protocol, **sizes, "per_command": there}
+    replace(template, protocol=old).save(tmp_path / "metrics.json")
+    keep_larger(tmp_path, "", template.policy, Protocol(**sizes, per_command=now))
+
+  with pytest.raises(UserError, match="larger .* 200 steps, 32 robots per command"):
+    keep(32, 0)
+  for there, now in ((0, 32), (32, 32)):
+    keep(there, now)
 
 
 def test_a_newer_schema_is_refused(template, tmp_path):

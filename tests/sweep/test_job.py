@@ -137,6 +137,8 @@ def test_metrics_count_only_for_what_was_asked(tmp_path):
   )
   measure(folder, rollouts=4, envs=16, steps=300, per_command=16)
   assert job.evaluated(quick) and not job.evaluated(plan)
+  measure(folder, per_command=0)  # None that was told "stop", for example.
+  assert not job.evaluated(plan)
   measure(folder)
   # A larger one serves, too; another protocol has another file.
   assert job.evaluated(quick) and job.evaluated(plan)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from decap.evaluation.layout import Layout, title
@@ -59,6 +59,28 @@ def share(
   return Column(title, path, decimals, 100.0, better, unit)
 
 
+def followed(title: str, under: Path = (), name: str = "followed") -> Column:
+  """A share of what was commanded."""
+  return share(title, (*under, "tracking", name), 0, "whole", "%")
+
+
+def at(under: Path, columns: Columns) -> Columns:
+  """The same quantities where numbers of one command or ground stand."""
+  return tuple(replace(column, path=(*under, *column.path)) for column in columns)
+
+
+FALLS = Column("Falls", ("falls_per_minute",), unit="1/min")
+GAIT = (
+  Column("Correlation", ("gait", "correlation")),
+  share("Flight", ("gait", "flight"), 1, unit="%"),
+  share("Double support", ("gait", "double_support"), 0, None, "%"),
+  Column("Lift-offs per foot", ("gait", "lift_offs"), 2, 1.0, None, "1/s"),
+)
+"""Correlation of the feet's contacts, shares of time, and steps."""
+WALK = (followed("Followed"), followed("Yaw", (), "followed_yaw"), FALLS, *GAIT)
+"""What a single policy follows, and how: a line of its overview."""
+
+
 def contents(
   layout: Layout, segments: Mapping[str, str], told: str = "random"
 ) -> Iterator[Contents]:
@@ -71,18 +93,18 @@ def contents(
   walks = [(name if under else told, under) for name, under in CONDITIONS.items()]
   yield "Smoothness", "Group", {group: smoothness(layout, group) for group in groups}
   yield TASK, "", {"": task(layout)}
-  straight = (*_commands("forward", "backward"), _followed(told.capitalize(), ()))
+  straight = (*_commands("forward", "backward"), followed(told.capitalize()))
   yield "Followed forward and backward", "", {"": straight}
   yield (
     "Followed sideways, turning and mixed; standing",
     "",
     {"": following_others(told)},
   )
-  yield "Gait", "Commands", {walk: gait(under) for walk, under in walks}
-  postures = {walk: posture(segments, under) for walk, under in walks}
+  yield "Gait", "Commands", {walk: at(under, GAIT) for walk, under in walks}
+  postures = {walk: at(under, posture(segments)) for walk, under in walks}
   yield "Angular velocity (root mean square)", "Commands", postures
   forward = {
-    f"{group}, {walk}": smoothness(layout, group, under)
+    f"{group}, {walk}": at(under, smoothness(layout, group))
     for group in groups
     for walk, under in walks[:2]
   }
@@ -94,10 +116,7 @@ def contents(
   yield "Steps with a violation by at least one joint (%)", "Group", steps
   yield "Joint-steps with a violation (%)", "Group", joint_steps
   axes = {
-    f"{name}, {walk}": tuple(
-      Column(axis, (*under, "angular_velocity", segment, axis), unit="rad/s")
-      for axis in "xyz"
-    )
+    f"{name}, {walk}": at(under, _turning({axis: (segment, axis) for axis in "xyz"}))
     for segment, name in segments.items()
     for walk, under in walks
   }
@@ -108,7 +127,7 @@ def contents(
   deciding = by_group(layout, lambda n, g: ("delta", "share", f"{n}/{g}"), 0, None)
   yield "Share of δ̄ by the constraint that decides it (%)", "Group", deciding
   yield "Quantities of the whole robot", "", {"": scalars(layout)}
-  by_ground = {name: ground(layout, ("grounds", name)) for name in layout.grounds}
+  by_ground = {name: at(("grounds", name), ground(layout)) for name in layout.grounds}
   yield GROUNDS, "Ground", by_ground
 
 
@@ -123,12 +142,10 @@ def by_group(layout: Layout, path: Callable[[str, str], Path], *looks: Any) -> S
   }
 
 
-def smoothness(layout: Layout, group: str, under: Path = ()) -> Columns:
+def smoothness(layout: Layout, group: str) -> Columns:
   """The paper's four, acceleration by both time steps, and what else is constrained."""
   return tuple(
-    Column(
-      title(name, "paper"), (*under, "smoothness", group, name), unit=layout.unit(name)
-    )
+    Column(title(name, "paper"), ("smoothness", group, name), unit=layout.unit(name))
     for name in layout.smoothness
   )
 
@@ -144,8 +161,8 @@ def task(layout: Layout) -> Columns:
     ),
     Column("MAE xy", ("tracking", "mae_xy"), unit="m/s"),
     Column("Return xy", ("tracking", "return_xy"), better="higher"),
-    _followed("Followed", ()),
-    Column("Falls", ("falls_per_minute",), unit="1/min"),
+    followed("Followed"),
+    FALLS,
   )
 
 
@@ -154,31 +171,23 @@ def following_others(told: str) -> Columns:
   zero, stops = ("commands", "zero"), ("commands", "stop", "falls_per_minute")
   return (
     *_commands("left", "right", "turn", "mixed"),
-    _followed(f"{told.capitalize()} yaw", (), "followed_yaw"),
+    followed(f"{told.capitalize()} yaw", (), "followed_yaw"),
     Column("Drift at zero", (*zero, "drift"), decimals=3, unit="m/s"),
     Column("Lift-offs at zero", (*zero, "gait", "lift_offs"), unit="1/s"),
     Column("Stops that fall", stops, 1, 100.0 * fallen_stops(1.0), unit="%"),
   )
 
 
-def gait(under: Path = ()) -> Columns:
-  """Correlation of the feet's contacts, shares of time, and steps."""
-  return (
-    Column("Correlation", (*under, "gait", "correlation")),
-    share("Flight", (*under, "gait", "flight"), 1, unit="%"),
-    share("Double support", (*under, "gait", "double_support"), 0, None, "%"),
-    Column("Lift-offs per foot", (*under, "gait", "lift_offs"), 2, 1.0, None, "1/s"),
-  )
-
-
-def posture(segments: Mapping[str, str], under: Path = ()) -> Columns:
+def posture(segments: Mapping[str, str]) -> Columns:
   """Root mean square of angular velocity by part of the body, and the head's jerk."""
-  return (
-    *(
-      Column(name, (*under, "angular_velocity", s, "norm"), unit="rad/s")
-      for s, name in segments.items()
-    ),
-    Column("Head jerk", (*under, "head_jerk"), decimals=0, unit="m/s³"),
+  jerk = Column("Head jerk", ("head_jerk",), decimals=0, unit="m/s³")
+  return *_turning({name: (s, "norm") for s, name in segments.items()}), jerk
+
+
+def _turning(shown: Mapping[str, Path]) -> Columns:
+  return tuple(
+    Column(name, ("angular_velocity", *path), unit="rad/s")
+    for name, path in shown.items()
   )
 
 
@@ -195,27 +204,17 @@ def scalars(layout: Layout) -> Columns:
   )
 
 
-def walk(under: Path) -> Columns:
-  """What a single policy follows, and how: a line of its overview."""
-  return (
-    _followed("Followed", under),
-    _followed("Yaw", under, "followed_yaw"),
-    Column("Falls", (*under, "falls_per_minute"), unit="1/min"),
-    *gait(under),
-  )
-
-
-def ground(layout: Layout, under: Path) -> Columns:
+def ground(layout: Layout) -> Columns:
   """What is followed on a ground, falls, and steps above each limit."""
   return (
-    _followed("Followed", under),
-    Column("Falls", (*under, "falls_per_minute"), unit="1/min"),
+    followed("Followed"),
+    FALLS,
     *(
-      share(f"{title(n, 'short')} {g}", (*under, "violations", g, n, "any_joint"))
+      share(f"{title(n, 'short')} {g}", ("violations", g, n, "any_joint"))
       for g in layout.groups
       for n in layout.joint_quantities
     ),
-    *(share(title(n), (*under, "scalars", n, "violations")) for n in layout.scalars),
+    *(share(title(n), ("scalars", n, "violations")) for n in layout.scalars),
   )
 
 
@@ -223,7 +222,7 @@ def _commands(*kinds: str) -> Columns:
   """Followed of all commands of some kinds."""
   # Turning on the spot is followed in yaw; there is nothing else to follow.
   return tuple(
-    _followed(
+    followed(
       name[0].upper() + name[1:],
       ("commands", name),
       "followed_yaw" if name.startswith("turn") else "followed",
@@ -231,7 +230,3 @@ def _commands(*kinds: str) -> Columns:
     for name in COMMANDS
     if name.startswith(kinds)
   )
-
-
-def _followed(title: str, under: Path, name: str = "followed") -> Column:
-  return share(title, (*under, "tracking", name), 0, "whole", "%")

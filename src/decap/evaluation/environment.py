@@ -71,7 +71,8 @@ def missing(task: str, cfg: ConstrainedEnvCfg) -> list[str]:
   there = {
     "description of its robot": get_task(task).robot is not None,
     "velocity command 'twist'": type(cfg.commands.get("twist")) in MASKED_COMMANDS,
-    "reward 'track_xy'": "track_xy" in cfg.rewards,
+    "reward 'track_xy' with a 'variance'": "track_xy" in cfg.rewards
+    and "variance" in cfg.rewards["track_xy"].params,
     f"contact sensor '{FEET_SENSOR}'": FEET_SENSOR
     in [s.name for s in cfg.scene.sensors],
   }
@@ -81,7 +82,7 @@ def missing(task: str, cfg: ConstrainedEnvCfg) -> list[str]:
 def make_layout(env: ConstrainedEnv, description: RobotDescription) -> Layout:
   """Joints, groups and limits of an environment."""
   robot = env.scene[env.cfg.constrained_entity]
-  constraints = env.cfg.constraints
+  constraints, reward = env.cfg.constraints, env.cfg.rewards["track_xy"]
   groups = resolve_groups(env.cfg.groups, robot.joint_names)
   term, scale = joint_action(env), torch.zeros(len(robot.joint_names))
   whole = isinstance(term.scale, torch.Tensor)
@@ -99,18 +100,13 @@ def make_layout(env: ConstrainedEnv, description: RobotDescription) -> Layout:
       for name, term in constraints.items()
       if not isinstance(term.limits, dict)
     },
-    tracking_reward=_tracking_reward(env.cfg),
+    # Weight and variance of what the task pays for the commanded velocity.
+    tracking_reward=(reward.weight, reward.params["variance"]),
     units={name: term.unit for name, term in constraints.items() if term.unit},
     feet=len(description.feet),
     segments=tuple(description.segments),
     grounds=grounds.names if (grounds := grounds_of(env)) else (),
   )
-
-
-def _tracking_reward(cfg: ConstrainedEnvCfg) -> tuple[float, float]:
-  """Weight and variance of what the task pays for the commanded velocity."""
-  term = cfg.rewards["track_xy"]
-  return term.weight, term.params["variance"]
 
 
 def watch(env: ConstrainedEnv, description: RobotDescription) -> None:
@@ -160,12 +156,7 @@ def last_sample(env: Any, terminated: torch.Tensor, time_outs: torch.Tensor) -> 
 
 def command_term(env: Any) -> Any:
   """The velocity command that the policy follows."""
-  names = env.command_manager.active_terms
-  for name in names:
-    term = env.command_manager.get_term(name)
-    if term.command.shape[-1] == 3:
-      return term
-  raise UserError(f"The task has no planar velocity command, only {names}.")
+  return env.command_manager.get_term("twist")
 
 
 def tell_commands(env: Any, protocol: Protocol) -> Callable[[int], None]:
@@ -216,15 +207,12 @@ def _set_commands(cfg: ConstrainedEnvCfg, protocol: Protocol) -> None:
       for name, bounds in cfg.following.judged.items():
         setattr(command.ranges, name, bounds)  # ty: ignore
     return
-  told = protocol.command or SWITCHING_SCHEDULE[0]
-  for command in cfg.commands.values():
-    if not hasattr(command, "ranges"):
-      continue
-    for name, value in zip(("lin_vel_x", "lin_vel_y", "ang_vel_z"), told, strict=True):
-      setattr(command.ranges, name, (value, value))  # ty: ignore
-    command.resampling_time_range = (1e9, 1e9)
-    for name in ("standing", "heading", "world", "forward"):
-      setattr(command, f"rel_{name}_envs", 0.0)
+  command, told = cfg.commands["twist"], protocol.command or SWITCHING_SCHEDULE[0]
+  for name, value in zip(("lin_vel_x", "lin_vel_y", "ang_vel_z"), told, strict=True):
+    setattr(command.ranges, name, (value, value))  # ty: ignore
+  command.resampling_time_range = (1e9, 1e9)
+  for name in ("standing", "heading", "world", "forward"):
+    setattr(command, f"rel_{name}_envs", 0.0)
 
 
 # Parts of the sample.

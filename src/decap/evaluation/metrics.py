@@ -166,23 +166,28 @@ class Metrics:
     }
     standing = {"standing_still": self._tracking_result(self._standing, still)}
     share = counted[:rollouts].sum() / steps[:rollouts].sum()
+    grounds = rollouts + self.bins.commands  # The first bin of these.
+
+    def told(k: int) -> dict[str, Any]:
+      return each(numbers, lambda value: number(float(value[k])))
+
     return {
       **each(numbers | standing, lambda value: summary(value[:rollouts])),
       "commands": {
         name: {
           "command": list(command),
           "velocity": [number(v) for v in motion["velocity"][k].tolist()],
-          **each(numbers, lambda value, k=k: number(float(value[k]))),
+          **told(k),
         }
         for k, (name, command) in enumerate(COMMANDS.items(), rollouts)
-        if k < rollouts + self.bins.commands
+        if k < grounds
       },
       "grounds": {
         name: {
           "minutes": number(float(steps[k]) * self.layout.control_dt / 60.0),
-          **each(numbers, lambda value, k=k: number(float(value[k]))),
+          **told(k),
         }
-        for k, name in enumerate(self.layout.grounds, rollouts + self.bins.commands)
+        for k, name in enumerate(self.layout.grounds, grounds)
       },
       "response": self._motion.response(),
       "delta": self.violations.delta_result(counted),
@@ -191,7 +196,7 @@ class Metrics:
       "histograms": self.violations.histograms(),
       "spectra": self._spectra(frequency, power, windows),
       "counted_share": number(float(share)),
-      "non_finite_steps": int(broken[: rollouts + self.bins.commands].sum()),
+      "non_finite_steps": int(broken[:grounds].sum()),
     }
 
   # Private methods.

@@ -81,10 +81,8 @@ class Motion:
     self._heads = zeros(3, batch, 3)
     self._start = zeros(batch, 2)
     self._open = zeros(batch, 2)
-    self._stopping = bins.commands == len(COMMANDS)
-    self._last_command = bins.rollouts + bins.commands - 1
     self._cycle = round(2.0 * STOPPING_S / dt)
-    self._unfinished = zeros(2, dtype=torch.float64)
+    self._stops = zeros(bins.count, 2, dtype=torch.float64)
     self._fixed = torch.arange(batch, device=device) >= bins.random
     self._width = torch.tensor(RESPONSE_WIDTH, device=device)
     self._first_bin = torch.arange(3, device=device) * RESPONSE_BINS
@@ -102,21 +100,24 @@ class Motion:
     counts = torch.stack((finite, sample.fell, awake, counted, told, *feet, smooth), 1)
     amounts = torch.stack((told_yaw, lifted, jerk, *way.unbind(1)), 1)
     table = torch.cat((counts.float(), amounts, done, squares), 1)
-    sums = self.bins.sum(table.nan_to_num(0.0, 0.0, 0.0))
-    if self._stopping:
-      self._hold_back(sums[self._last_command, :2])
-    self._sums += sums
+    self._sums += self.bins.sum(table.nan_to_num(0.0, 0.0, 0.0))
+    whole = self._now % self._cycle == 0  # Walking and standing are both over.
+    self._stops.copy_(torch.where(whole, self._sums[:, :2], self._stops))
 
   def result(self) -> dict[str, torch.Tensor]:
     """Numbers by bin, on the host; NaN where nothing counted. # [R + C + G, …] each"""
     names = (*_COUNTS, *_AMOUNTS)
-    sums, done, squares = self._sums.cpu().tensor_split(
-      (len(names), len(names) + _FOLLOWING), 1
+    sums, done, squares = (
+      self._sums.cpu().clone().tensor_split((len(names), len(names) + _FOLLOWING), 1)
     )
     s = dict(zip(names, sums.unbind(1), strict=True))
     done = done + self.bins.sum(self._waiting().sum(0)[:, :_FOLLOWING]).cpu()
     moved, seconds = (self.bins.sum(self._open).cpu() + sums[:, -2:]).unbind(1)
     squares = squares.view(len(squares), -1, 3)
+    # A walk without its stop would make the share of stops that end in a fall smaller.
+    if self.bins.commands == len(COMMANDS):
+      stop = self.bins.rollouts + self.bins.commands - 1
+      s["steps"][stop], s["falls"][stop] = self._stops[stop].cpu()
     walking, minutes = s["walking"], s["steps"] * self._dt / 60.0
     left, right = s["left"] / walking, s["right"] / walking
     covariance = s["both"] / walking - left * right
@@ -168,17 +169,6 @@ class Motion:
     written = self._now - 1 - (self._now - 1 - slots) % FALL_STEPS  # [50]
     upright = self._fell_at < written.unsqueeze(1)  # [50, B]
     return self._pending * upright.unsqueeze(-1)
-
-  def _hold_back(self, last: torch.Tensor) -> None:
-    """Let steps and falls of "stop" wait until walking and standing are both over.
-
-    The share of stops that end in a fall is told by falls per time: a walk without its
-    stop would make it smaller. # [2]
-    """
-    self._unfinished += last
-    over = self._now % self._cycle == 0
-    last.copy_(self._unfinished * over)
-    self._unfinished.mul_(~over)
 
   # Each of these returns columns of what is summed. # [B, …] each
 

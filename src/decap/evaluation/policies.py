@@ -160,30 +160,29 @@ def _from_bundle(path: Path, source: str, device: str) -> Policy:
 def _info(
   source: str, description: Mapping[str, Any], run: Mapping[str, Any]
 ) -> dict[str, Any]:
+  # Environment steps of the training; nothing where an older one did not say.
+  samples = (description.get("samples_per_iteration") or 0) * (
+    description.get("iteration") or 0
+  )
   return {
     "name": policy_name(source),
     "source": source,
     **{key: description.get(key) for key in ("method", "seed", "task", "iteration")},
-    **_samples(description),
+    **({"samples": samples} if samples else {}),
     "options": _options(description, run),
     "changes": {**_overrides(run), **limits_by_row(run.get("limits") or {})},
   }
 
 
-def _samples(description: Mapping[str, Any]) -> dict[str, int]:
-  """Environment steps of the training; nothing where an older one did not say."""
-  each, iterations = (
-    description.get(key) for key in ("samples_per_iteration", "iteration")
-  )
-  return {"samples": each * iterations} if each and iterations else {}
-
-
 def _overrides(run: Mapping[str, Any]) -> dict[str, str]:
   """Fields of the configs that a run changed, by their whole names."""
-  found, tokens = {}, iter(run.get("overrides", ()))
-  for token in tokens:
-    name, _, value = token.removeprefix("--").partition("=")
-    found[name] = value or next(tokens, "")
+  found: dict[str, str] = {}
+  name = ""
+  for token in run.get("overrides", ()):
+    if token.startswith("--"):
+      name, _, found[name] = token.removeprefix("--").partition("=")
+    else:
+      found[name] = f"{found[name]} {token}".strip()
   return found
 
 

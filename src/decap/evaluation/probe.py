@@ -17,7 +17,7 @@ from decap.envs.build import make_env
 from decap.evaluation.bins import Bins
 from decap.evaluation.environment import hold_commands, watch
 from decap.evaluation.motion import Motion, finite
-from decap.evaluation.protocol import COMMANDS, WARMUP, fallen_stops
+from decap.evaluation.protocol import COMMANDS, Protocol, fallen_stops
 from decap.evaluation.rollout import run_steps
 from decap.evaluation.trajectory import Sample
 from decap.evaluation.verdict import MAX_CORRELATION, MAX_FLIGHT
@@ -64,8 +64,8 @@ class Probe:
     robots: int = 8,
     steps: int = 200,
   ) -> None:
-    if steps <= WARMUP:
-      raise ValueError(f"a probe needs more than {WARMUP} steps, not {steps}")
+    if steps <= Protocol.warmup:
+      raise ValueError(f"a probe needs more than {Protocol.warmup} steps, not {steps}")
     cfg = undisturbed(deepcopy(cfg))
     cfg.scene.num_envs = robots * len(COMMANDS)
     cfg.seed = SEED
@@ -89,14 +89,14 @@ class Probe:
     """
     env, device = self.env, str(self.env.device)
     segments, feet = len(self._robot.segments), len(self._robot.feet)
-    motion = Motion(self._bins, WARMUP, env.step_dt, segments, device, feet)
+    motion = Motion(self._bins, Protocol.warmup, env.step_dt, segments, device, feet)
     rows = env.constraint_manager.cost_names
     above = torch.zeros(1 + len(rows), dtype=torch.float64, device=device)
     age = torch.zeros(env.num_envs, dtype=torch.long, device=device)
 
     def take(sample: Sample) -> None:
       motion.add(sample, age, finite(sample))
-      counts = (age >= WARMUP).double().unsqueeze(1)
+      counts = (age >= Protocol.warmup).double().unsqueeze(1)
       costs = env.extras["constraints"]["costs"]
       costs = torch.cat((torch.ones_like(counts), costs), 1)
       above.add_((costs * counts).sum(0))

@@ -21,8 +21,6 @@ from decap.options.types import (
   shown,
 )
 
-CommandMode = Literal["random", "fixed", "switching"]
-
 SWITCHING_S = 5.0
 """Seconds between two commands of the switching schedule: never with a push."""
 
@@ -83,7 +81,7 @@ class Protocol:
   """Control steps of each environment."""
   warmup: int = 50
   """Steps after any reset that do not count for smoothness and violations."""
-  commands: CommandMode = "random"
+  commands: Literal["random", "fixed", "switching"] = "random"
   """`random`: resampled as in training. `fixed`: `command` throughout.
   `switching`: the schedule of the velocity-tracking figure, every 5 s."""
   command: tuple[float, float, float] | None = None
@@ -134,7 +132,7 @@ class Protocol:
     """Whether an evaluation, by what its file says, is of this kind and no smaller."""
     ours = self.to_dict()
     alike = {**other, **{name: ours[name] for name in SIZES}}
-    return not differing(alike, ours) and size_of(other) >= size_of(ours)
+    return not differing(alike, ours) and no_smaller(other, ours)
 
   def to_dict(self) -> dict[str, Any]:
     return {**asdict(self), "command": list(self.command) if self.command else None}
@@ -143,18 +141,16 @@ class Protocol:
 SIZES = ("rollouts", "envs", "steps")
 
 
-def size_of(protocol: Mapping[str, Any]) -> int:
-  """Steps of all robots that are told what the protocol says."""
-  return math.prod(protocol[name] for name in SIZES)
+def no_smaller(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
+  """Whether a protocol has as many steps as another, and as many robots per command."""
+  steps, least = (math.prod(p[name] for name in SIZES) for p in (a, b))
+  return steps >= least and a.get("per_command", 0) >= b.get("per_command", 0)
 
 
 def file_names(label: str) -> tuple[str, str]:
   """Names of the metrics and the trajectory file of a protocol's label."""
   suffix = f"-{label}" if label else ""
   return f"metrics{suffix}.json", f"trajectory{suffix}.npz"
-
-
-WARMUP = Protocol.warmup
 
 
 QUICK = Protocol(rollouts=4, envs=16, steps=300, per_command=16)

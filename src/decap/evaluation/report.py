@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 
 from decap.evaluation import plots
 from decap.evaluation.layout import title
-from decap.evaluation.protocol import file_names
+from decap.evaluation.protocol import Protocol, file_names
 from decap.evaluation.results import Result
 from decap.evaluation.table_formats import to_html
 from decap.evaluation.tables import MethodResults, Table
@@ -71,17 +71,19 @@ def tables_section(title: str, tables: Sequence[Table]) -> str:
 
 
 def find_trajectories(
-  results: Mapping[str, Result], label: str | None = None
+  results: Mapping[str, Result], switching: bool = False
 ) -> dict[str, Trajectory]:
-  """Trajectory files beside metrics files; `label` takes another protocol's."""
+  """Trajectory files beside metrics files, or those of switching commands and pushes."""
   found = {}
-  for name, result in results.items():
+  for label, result in results.items():
     if result.path is None:
       continue
-    own = result.path.stem.replace("metrics", "trajectory", 1) + ".npz"
-    path = result.path.with_name(own if label is None else file_names(label)[1])
-    if path.is_file():
-      found[name] = load_trajectory(path)
+    name = result.path.stem.replace("metrics", "trajectory", 1) + ".npz"
+    if switching:
+      protocol = Protocol(result.protocol["task"], commands="switching", disturbed=True)
+      name = file_names(protocol.label_for(result.policy.get("task")))[1]
+    if (path := result.path.with_name(name)).is_file():
+      found[label] = load_trajectory(path)
   return found
 
 
@@ -119,7 +121,7 @@ def _figures(
       "Achieved against commanded velocity; grey: all of it; lines: random commands; "
       "dots: one command throughout",
     )
-  if switching := find_trajectories(results, "switching-disturbed") or trajectories:
+  if switching := find_trajectories(results, switching=True) or trajectories:
     caption = "Velocity tracking; grey dotted lines: pushes"
     yield _figure(plots.velocity_tracking(switching), caption)
   else:

@@ -11,7 +11,7 @@ from typing import Any
 
 from decap.errors import UserError
 from decap.evaluation.layout import Layout, limits_by_row
-from decap.evaluation.protocol import Protocol, differing, file_names, size_of
+from decap.evaluation.protocol import Protocol, differing, file_names, no_smaller
 from decap.files import write_text
 
 METRICS_FORMAT = "decap-metrics"
@@ -84,18 +84,15 @@ def load_result(path: Path | str) -> Result:
 
 def _check_whole(data: Mapping[str, Any]) -> None:
   """Name the first field that every metrics file has and this one lacks."""
-  whole = {name: isinstance(data.get(name), dict) for name in _SECTIONS}
-  whole = {"schema": "schema" in data, **whole}
-  for section, names in _FIELDS.items():
-    found = data[section] if whole[section] else {}
-    whole |= {f"{section}.{name}": name in found for name in names}
-  for name, there in whole.items():
-    if not there:
-      raise ValueError(f"it lacks {name}")
-  for name in _SUMMARIES:
-    place = _not_a_number(data["metrics"][name], f"metrics.{name}")
-    if place:
-      raise ValueError(f"it lacks a number at {place}")
+  lacking = [] if "schema" in data else ["schema"]
+  lacking += [name for name in _SECTIONS if not isinstance(data.get(name), dict)]
+  for section, names in _FIELDS.items() if not lacking else ():
+    lacking += [f"{section}.{name}" for name in names if name not in data[section]]
+  for name in _SUMMARIES if not lacking else ():
+    if place := _not_a_number(data["metrics"][name], f"metrics.{name}"):
+      lacking.append(f"a number at {place}")
+  if lacking:
+    raise ValueError(f"it lacks {lacking[0]}")
 
 
 def _not_a_number(value: Any, place: str) -> str | None:
@@ -141,8 +138,10 @@ def keep_larger(
     for name, value in policy.items()
     if name in found.policy and name != "source"
   )
-  if same and size_of(found.protocol) > size_of(protocol.to_dict()):
-    sizes = "{rollouts} × {envs} environments × {steps} steps".format(**found.protocol)
+  there, now = {"per_command": 0, **found.protocol}, protocol.to_dict()
+  if same and no_smaller(there, now) and not no_smaller(now, there):
+    sizes = "{rollouts} × {envs} environments × {steps} steps".format(**there)
+    sizes += f", {there['per_command']} robots per command"
     raise UserError(
       f"{path} holds a larger evaluation of this policy ({sizes}): delete it, or give "
       "--output DIR."

@@ -1,7 +1,7 @@
 """The paper's robot tables: the walks behind them, the files that keep these, the text.
 
-One file per policy; it holds the protocol, so that a table can refuse to put walks of
-different protocols side by side. Needs neither torch nor mjlab.
+One file per policy; it holds the protocol, and those of another one are not taken again.
+Needs neither torch nor mjlab.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def describe(bundle: Bundle) -> dict[str, Any]:
 
 
 def protocol(repeats: int, base: SimCfg) -> dict[str, Any]:
-  """What must be equal for two results to be compared."""
+  """What must be equal where results are taken from a file."""
   terms = {
     "repeats": repeats,
     "simulation": asdict(base),
@@ -169,21 +169,8 @@ def _line(bundle: Bundle, found: dict[str, Any]) -> str:
 # Tables.
 
 
-def check_comparable(results: Sequence[Results]) -> None:
-  """Refuse results of different protocols side by side."""
-  first = results[0]
-  for other in results[1:]:
-    for key, value in first["protocol"].items():
-      if other["protocol"].get(key) != value:
-        raise UserError(
-          f"{first['policy']['name']} and {other['policy']['name']} were measured "
-          f"under different protocols ('{key}' differs); measure one of them again."
-        )
-
-
 def tables(results: Sequence[Results]) -> str:
   """All tables as Markdown."""
-  check_comparable(results)
   gyros = "Angular velocity of head / torso / right wrist, RMS in rad/s"
   loaded = f"The same with {PAYLOAD_KG:g} kg in the right hand"
   course = "Distance in m, share of the command followed, falls and interventions"

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 import statistics
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
+from typing import Any
 
 from decap.errors import UserError
 from decap.evaluation import columns as cols
@@ -97,27 +98,32 @@ def group_results(
   is. Without one, rows have one result of each seed: two policies may be called alike.
   """
   check_comparable(results)
-  owns = _own_labels(results)
-  triples = list(zip(results, labels, owns, strict=True))
-  seeds = Counter((own, r.policy.get("seed")) for r, label, own in triples if not label)
+  pairs = list(zip(results, labels, strict=True))
+  owns = iter(_own_labels([result for result, label in pairs if not label]))
   rows: dict[str, dict[int, Result]] = {}
-  for i, (result, label, own) in enumerate(triples):
-    seed = result.policy.get("seed")
-    if seeds[own, seed] > 1:
-      own = f"{own}, {result.policy.get('name')}"
-    row = rows.setdefault(name := label or own, {})
-    twins = [j for j, other in row.items() if other.policy.get("seed") == seed]
-    if twins and not all(labels[j] for j in (*twins, i)):
-      raise UserError(
-        f"The row '{name}' has a result of seed {seed} besides {where(result)}: "
-        "LABEL=RUN gives each its own."
-      )
+  for i, (result, label) in enumerate(pairs):
+    row = rows.setdefault(name := label or next(owns), {})
+    for j, other in row.items():
+      odd = _no_seeds(other.policy, result.policy)
+      if odd and not (label and labels[j]):
+        raise UserError(
+          f"The row '{name}' has a result of {odd} besides {where(result)}: "
+          "LABEL=RUN gives each its own."
+        )
     row[i] = result
   rank = {name: place for place, name in enumerate(METHOD_TITLES)}
   return sorted(
     (MethodResults(name, list(row.values())) for name, row in rows.items()),
     key=lambda method: rank.get(method.results[0].policy.get("method"), len(rank)),
   )
+
+
+def _no_seeds(a: dict[str, Any], b: dict[str, Any]) -> str:
+  """What keeps two policies from being seeds of one row, if anything does."""
+  if a.get("seed") == b.get("seed"):
+    return f"seed {b.get('seed')}"
+  known = "changes" in a and "changes" in b  # Older files do not tell.
+  return "other limits or overrides" if known and a["changes"] != b["changes"] else ""
 
 
 def make_tables(
@@ -151,26 +157,24 @@ def make_tables(
 
 def command_tables(result: Result) -> list[Table]:
   """One policy, a line per command: what it follows, how still its body is; by ground."""
-  method, segments = MethodResults("", [result]), _segments([result])
+  method = MethodResults("", [result])
 
-  def table(title: str, lead: str, columns: Callable[[cols.Path], Columns]) -> Table:
+  def table(title: str, lead: str, columns: Columns) -> Table:
     parts = f"{lead.lower()}s"
     places = {name: (parts, name) for name in result.metrics.get(parts, {})}
     rows = [
-      Row(name, tuple(_cell(method, column) for column in columns(under)))
+      Row(name, tuple(_cell(method, column) for column in cols.at(under, columns)))
       for name, under in {**places, result.protocol["commands"]: ()}.items()
     ]
-    note = _note([method], None)
-    return Table(title, columns(()), tuple(rows), note, lead=lead)
+    return Table(title, columns, tuple(rows), _note([method], None), lead=lead)
 
+  posture = cols.posture(_segments([result]))
   tables = [
-    table("What it follows, and its gait", "Command", cols.walk),
-    table(
-      "Angular velocity (root mean square)", "Command", partial(cols.posture, segments)
-    ),
+    table("What it follows, and its gait", "Command", cols.WALK),
+    table("Angular velocity (root mean square)", "Command", posture),
   ]
   if result.metrics.get("grounds"):
-    tables.append(table(cols.GROUNDS, "Ground", partial(cols.ground, result.layout)))
+    tables.append(table(cols.GROUNDS, "Ground", cols.ground(result.layout)))
   return tables
 
 
@@ -285,22 +289,23 @@ def _label(result: Result) -> str:
 
 def _own_labels(results: Sequence[Result]) -> list[str]:
   """Method and options of each; name or samples where others of these are not alike."""
-  labels = [_label(result) for result in results]
   found = []
-  for label, result in zip(labels, results, strict=True):
-    alike = [
-      r.policy for r, other in zip(results, labels, strict=True) if other == label
-    ]
+  for result in results:
+    label, own = _label(result), result.policy.get("samples", 0)
+    alike = [other.policy for other in results if _label(other) == label]
     changes = [policy["changes"] for policy in alike if "changes" in policy]
     if any(other != changes[0] for other in changes):
       label += f", {result.policy.get('name')}"
     samples = [policy.get("samples", 0) for policy in alike]
-    own = result.policy.get("samples", 0)
     if max(samples) > 1.01 * min(samples) and own:
       near = next(n for n in samples if abs(n - own) <= 0.01 * own)
       label += f", {near / 1e6:.3g} M samples"
-    found.append(label)
-  return found
+    found.append((label, result.policy.get("seed"), result.policy.get("name")))
+  seeds = Counter((label, seed) for label, seed, _ in found)
+  return [
+    f"{label}, {name}" if seeds[label, seed] > 1 else label
+    for label, seed, name in found
+  ]
 
 
 def _note(methods: Sequence[MethodResults], baseline: MethodResults | None) -> str:
