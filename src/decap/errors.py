@@ -28,7 +28,7 @@ def check_known(kind: str, name: object, known: Collection[str]) -> None:
 
 def suggest(name: str, known: Collection[str]) -> str:
   """A hint at the known name that comes closest, or all names if they are few."""
-  few = f" (there are {', '.join(known)})" if 0 < len(known) <= 20 else ""
+  few = f" (there are {', '.join(known)})" if 0 < len(known) <= 30 else ""
   return closest(name, known) or few
 
 

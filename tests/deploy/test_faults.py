@@ -12,18 +12,18 @@ from decap.cli import main
 from decap.cli.faults import _line
 from decap.deploy import campaign, controller, faults, grounds
 from decap.deploy.faults import KINDS, STOPPED, TOLERATED, Outcome, make_plan, play
-from decap.deploy.kill import play_kill
+from decap.deploy.kill import KILLS, play_kill
 from decap.deploy.stops import Limits
 from decap.errors import UserError
 
 from .network import needs_dds
 from .robots import POLICY, released
 
-IN_PROCESS = [kind for kind in KINDS if kind != "killed controller"]
+IN_PROCESS = [kind for kind in KINDS if kind not in KILLS]
 
 
 def test_every_class_has_one_end_and_seeds_decide():
-  assert len(KINDS) == len(set(KINDS)) == 17
+  assert len(KINDS) == len(set(KINDS)) == 28
   assert set(KINDS) == set(TOLERATED) | set(STOPPED)
   starts = {make_plan("sustained loss", seed).start_s for seed in range(20)}
   assert len(starts) > 15
@@ -39,6 +39,15 @@ def test_each_class_ends_as_stated(kind):
   outcome = play(kind, 21, released())
   assert outcome.passed, outcome
   assert (outcome.reaction_s is None) == (kind in TOLERATED)
+
+
+def test_a_stop_for_another_reason_fails_the_campaign(monkeypatch):
+  """One that comes later, for what follows from the fault, would hide a dead check."""
+  monkeypatch.setattr(faults, "AFTER_S", 0.2)
+  monkeypatch.setattr("decap.deploy.stops.Deadlines.fault", lambda *_: None)
+  outcome = play("stalled controller", 0, released())
+  assert not outcome.passed and outcome.reaction_s <= faults.DAMPING_S
+  assert outcome.detail.startswith("stopped for another reason than 'a cycle came': a")
 
 
 def test_a_tolerated_class_ends_as_stated(monkeypatch):
@@ -58,8 +67,10 @@ def test_the_command_plays_a_class_and_writes_results(monkeypatch, tmp_path, cap
 
 
 @needs_dds
-def test_a_killed_controller_s_robot_is_damped():
-  outcome = play_kill(1, released(), domain=100 + os.getpid() % 90)
+@pytest.mark.parametrize("kind", KILLS)
+def test_a_robot_is_damped_by_what_was_not_killed(kind):
+  domain = 100 + (os.getpid() + 45 * KILLS.index(kind)) % 90
+  outcome = play_kill(kind, 1, released(), domain)
   assert outcome.passed, outcome
   assert 0.0 <= outcome.reaction_s <= 0.1
 

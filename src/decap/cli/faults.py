@@ -27,7 +27,7 @@ class FaultsArgs(Args):
   soak: Share = 0.0
   """Also walk for so many seconds."""
   jobs: Annotated[int, at_least(1)] = 1
-  """Processes of --soak."""
+  """Processes."""
   domain: Annotated[int, between(0, 212)] = 200
   """First of 20 DDS domains."""
   output: OutputFile = None
@@ -44,7 +44,7 @@ class FaultsArgs(Args):
     kinds = self.kind or tuple(KINDS)
     (bundle,), _ = load_policies([self.bundle])
     outcomes, legs = [], []
-    for outcome in run_faults(bundle, kinds, self.seeds, self.domain):
+    for outcome in run_faults(bundle, kinds, self.seeds, self.domain, self.jobs):
       outcomes.append(outcome)
       if not outcome.passed or outcome.seed == self.seeds - 1:
         print(_line(outcome, outcomes), flush=True)

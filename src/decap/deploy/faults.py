@@ -9,12 +9,7 @@ in the log.
 from __future__ import annotations
 
 import contextlib
-import copy
-import math
-import resource
 import tempfile
-import time
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,8 +23,8 @@ from decap.deploy.recorder import Recorder, read_events
 from decap.deploy.robot_io import COMMAND_DT_S, Robot, RobotCommand, RobotState
 from decap.deploy.robots import motors_for
 from decap.deploy.simulation import SimCfg, SimulatedRobot
+from decap.deploy.spoilers import PAUSES, SPOILERS, WORLDS, spoilt_policy
 from decap.deploy.states import Mode
-from decap.deploy.stops import MEASURED, OF_IMU, OF_JOINTS
 
 DAMPING_S = 0.1
 """Time from a fault to damping, at most."""
@@ -40,6 +35,58 @@ WALK_S = 1.6
 AFTER_S = 1.5
 """How long a tolerated fault is watched for consequences."""
 COMMAND = "0.4 0 0"
+
+
+TOLERATED = {
+  "dropped state": "missing",
+  "late state": "missing",
+  "duplicated state": "duplicated",
+  "reordered state": "reordered",
+  "late cycle": "missed",
+  "full disk": "",
+  "wall clock jump": "",
+}
+"""Class → what the log counts."""
+
+STOPPED: dict[str, tuple[str, ...]] = {
+  "sustained loss": ("states are lost: none",),
+  "frozen or corrupted states": (
+    "states are frozen: the robot's counter stands",
+    "states are frozen: nothing changed",
+    "states are corrupted",
+  ),
+  "frozen sensor": ("joints are frozen", "the IMU is frozen"),
+  "NaN in a field": ("the state has a value that is not a number",),
+  "another robot": ("the robot changed its mode_machine",),
+  "stalled controller": ("a cycle came",),
+  "killed controller": ("watchdog: death of the controller",),
+  "second publisher": ("another program sends commands",),
+  "garbage from the policy": (
+    "the policy's output is not finite",
+    "the policy's output is not finite",
+    "jumps by",
+    "jumps by",
+  ),
+  "growing delay": ("states are delayed",),
+  "no rotation": ("is no rotation",),
+  "hot motor": ("is hotter than",),
+  "tipped over": ("tilt is above",),
+  "joint out of range": ("is outside",),
+  "joint too fast": ("is faster than",),
+  "few states": ("of the last 500 cycles had no new one",),
+  "missed cycles": ("cycles within a second came too late",),
+  "slow loop": ("the loop is too slow",),
+  "failing policy": ("the policy failed: ",),
+  "stuck policy": ("a command came",),
+  "dead watchdog": ("the watchdog has ended",),
+}
+"""Class → what the log must give as the reason; of several, the one of the seed: a stop
+for another reason would hide that this one is dead."""
+
+KINDS = (*TOLERATED, *STOPPED)
+WITHIN_S = {"few states": 1.0, "slow loop": 0.2, "stuck policy": 0.12}
+"""Class → time to damping where it is not `DAMPING_S`: two limits count what happens in a
+second, and a policy is asked up to 20 ms after its fault begins."""
 
 
 @dataclass
@@ -76,13 +123,13 @@ class FaultyRobot(Robot):
     self.plan = plan
     self.damping = Damping()
     self._codec = Codec(robot.motors)
-    self._spoil = _SPOILERS.get(plan.kind, lambda robot, state, message: message)
+    self._spoil = SPOILERS.get(plan.kind, lambda robot, state, message: message)
     self._rejected = self._foreign = 0
     self.held: bytes | None = None
     self.waiting: list[bytes] = []
     """States on a way that takes longer and longer."""
-    self.paused_s: float | None = None
-    """For how long the controller was kept from its next cycle."""
+    self._pauses = 0
+    """Cycles from which the controller was kept."""
     self.count = 0
     """States since the fault began."""
 
@@ -118,11 +165,11 @@ class FaultyRobot(Robot):
     return self.robot.now_s()
 
   def sleep_until(self, time_s: float) -> None:
-    pause_s = _PAUSES.get(self.plan.kind)
-    if pause_s and self.paused_s is None and time_s >= self.plan.start_s:
+    least_s, most_s, cycles = PAUSES.get(self.plan.kind, (0.0, 0.0, 0.0))
+    if self._pauses < cycles and time_s >= self.plan.start_s:
       # The robot goes on while the controller's process does not.
-      self.paused_s = self.plan.random.uniform(*pause_s)
-      time_s += self.paused_s
+      self._pauses += 1
+      time_s += self.plan.random.uniform(least_s, most_s)
     self.robot.sleep_until(time_s)
 
   def rejected_states(self) -> int:
@@ -140,174 +187,6 @@ class FaultyRobot(Robot):
     """The last state before the fault, as if it came now."""
     assert self.held is not None
     return self._codec.decode_state(self.held, state.stamp_s)
-
-
-Spoiler = Callable[[FaultyRobot, RobotState, bytes], bytes | None]
-
-
-def _late(robot: FaultyRobot, state: RobotState, message: bytes) -> bytes | None:
-  """States are held back for up to 30 ms; then the newest arrives."""
-  cycles = 2 + robot.plan.seed % 14
-  return None if robot.count < cycles else message
-
-
-def _reordered(robot: FaultyRobot, state: RobotState, message: bytes) -> bytes | None:
-  """A state overtakes the one before it."""
-  if robot.count == 0:
-    robot.held = message
-    return None
-  return robot.held if robot.count == 2 else message
-
-
-def _frozen(robot: FaultyRobot, state: RobotState, message: bytes) -> bytes | None:
-  """By seed: the same message again, only the counter goes on, or flipped bits."""
-  kind = robot.plan.seed % 3
-  if kind == 0:
-    return robot.held
-  if kind == 1:
-    old = robot.decode_held(state)
-    old.tick = state.tick
-    return robot.encode(old)
-  spoilt = bytearray(message)
-  bit = int(robot.plan.random.integers(8 * len(message)))
-  spoilt[bit // 8] ^= 1 << bit % 8
-  return bytes(spoilt)
-
-
-def _nan(robot: FaultyRobot, state: RobotState, message: bytes) -> bytes:
-  """A value that is no number, in a field by seed, under a right checksum."""
-  del message
-  fields = [name for name in MEASURED if name != "temperature"]  # That is an integer.
-  values = getattr(state, fields[robot.plan.seed % len(fields)])
-  spoilt = (np.nan, np.inf, -np.inf)[robot.plan.seed // len(fields) % 3]
-  values[robot.plan.random.integers(len(values))] = spoilt
-  return robot.encode(state)
-
-
-def _frozen_sensor(robot: FaultyRobot, state: RobotState, message: bytes) -> bytes:
-  """By seed, all joints or the IMU report what they did last; the rest goes on."""
-  del message
-  old = robot.decode_held(state)
-  for name in (OF_JOINTS, OF_IMU)[robot.plan.seed % 2]:
-    setattr(state, name, getattr(old, name))
-  return robot.encode(state)
-
-
-def _growing_delay(robot: FaultyRobot, state: RobotState, message: bytes) -> bytes:
-  """Of three to five states one comes through, and the others queue up."""
-  robot.waiting.append(message)
-  return robot.waiting[robot.count // (3 + robot.plan.seed % 3)]
-
-
-def _another_kind(robot: FaultyRobot, state: RobotState, message: bytes) -> bytes:
-  """The robot says that it is another one."""
-  del message
-  state.mode_machine += 1 + robot.plan.seed % 3
-  return robot.encode(state)
-
-
-_SPOILERS: dict[str, Spoiler] = {
-  "dropped state": lambda robot, state, message: message if robot.count else None,
-  "late state": _late,
-  "duplicated state": lambda robot, state, message: (
-    message if robot.count else robot.held
-  ),
-  "reordered state": _reordered,
-  "sustained loss": lambda robot, state, message: None,
-  "frozen or corrupted states": _frozen,
-  "frozen sensor": _frozen_sensor,
-  "NaN in a field": _nan,
-  "another robot": _another_kind,
-  "growing delay": _growing_delay,
-}
-
-_PAUSES = {"late cycle": (0.02, 0.07), "stalled controller": (0.081, 0.098)}
-"""Class → for how long the controller is kept from its next cycle, s."""
-
-
-def garbage(bundle: Bundle, plan: FaultPlan) -> Bundle:
-  """The bundle with a network that goes wrong at the time of the plan."""
-  steps = math.ceil((plan.start_s - STAND_S) / bundle.control_dt_s)
-  spoilt, good, calls = copy.copy(bundle), bundle.act, [0]
-
-  def act(obs: np.ndarray) -> np.ndarray:
-    calls[0] += 1
-    actions = good(obs)
-    if calls[0] <= steps:
-      return actions
-    kind = plan.seed % 4
-    if kind < 3:
-      return np.full_like(actions, (np.nan, np.inf, 1e6)[kind])
-    return plan.random.normal(size=actions.shape).astype(np.float32) * 100.0
-
-  spoilt.act = act  # type: ignore[method-assign]
-  return spoilt
-
-
-@contextlib.contextmanager
-def _full_disk(
-  plan: FaultPlan, now_s: Callable[[], float]
-) -> Iterator[Callable[[], None]]:
-  """Files of this program cannot grow or be written beyond a few kilobytes.
-
-  The kernel refuses the writes themselves, as it does on a full disk.
-  """
-  old = resource.getrlimit(resource.RLIMIT_FSIZE)
-
-  def check() -> None:
-    if now_s() >= plan.start_s or plan.seed % 2 == 0:  # Even seeds: from the start.
-      resource.setrlimit(resource.RLIMIT_FSIZE, (4096, old[1]))
-
-  try:
-    check()
-    yield check
-  finally:
-    resource.setrlimit(resource.RLIMIT_FSIZE, old)
-
-
-@contextlib.contextmanager
-def _wall_clock(
-  plan: FaultPlan, now_s: Callable[[], float]
-) -> Iterator[Callable[[], None]]:
-  """The wall clock as programs read it jumps by up to a day, back or forth."""
-  real, jump = time.time, float(plan.random.uniform(-86400.0, 86400.0))
-
-  def check() -> None:
-    if now_s() >= plan.start_s:
-      setattr(time, "time", lambda: real() + jump)  # noqa: B010
-
-  try:
-    yield check
-  finally:
-    setattr(time, "time", real)  # noqa: B010
-
-
-TOLERATED = {
-  "dropped state": "missing",
-  "late state": "missing",
-  "duplicated state": "duplicated",
-  "reordered state": "reordered",
-  "late cycle": "missed",
-  "full disk": "",
-  "wall clock jump": "",
-}
-"""Class → what the log counts."""
-
-STOPPED = {
-  "sustained loss": ("states are lost",),
-  "frozen or corrupted states": ("states are frozen", "states are corrupted"),
-  "frozen sensor": ("joints are frozen", "the IMU is frozen"),
-  "NaN in a field": ("the state has a value that is not a number",),
-  "another robot": ("the robot changed its mode_machine",),
-  "stalled controller": ("a cycle came",),
-  "killed controller": ("death of the controller",),
-  "second publisher": ("another program sends commands",),
-  "garbage from the policy": ("the policy's output is not finite", "jumps by"),
-  "growing delay": ("states are delayed",),
-}
-"""Class → sentences of which the log must have one."""
-
-KINDS = (*TOLERATED, *STOPPED)
 
 
 @dataclass
@@ -334,9 +213,8 @@ def play(kind: str, seed: int, bundle: Bundle) -> Outcome:
   plan = make_plan(kind, seed)
   sim = SimulatedRobot(motors_for(bundle.joint_names), SimCfg(seed=seed))
   robot = FaultyRobot(sim, plan)
-  policy = garbage(bundle, plan) if kind == "garbage from the policy" else bundle
-  worlds = {"full disk": _full_disk, "wall clock jump": _wall_clock}
-  world = worlds.get(kind, lambda *_: contextlib.nullcontext(lambda: None))
+  policy = spoilt_policy(bundle, robot)
+  world = WORLDS.get(kind, lambda *_: contextlib.nullcontext(lambda: None))
   with tempfile.TemporaryDirectory(prefix="decap-faults-") as folder:
     log = Path(folder) / "flight"
     script = Script(f"0 stand\n{STAND_S} policy\n{RELEASE_S} {COMMAND}")
@@ -357,10 +235,9 @@ def play(kind: str, seed: int, bundle: Bundle) -> Outcome:
   if kind in TOLERATED:
     return _judge_tolerated(plan, controller, recorder, events, sim)
   reason = controller.machine.stop_reason
-  expected = any(sentence in reason for sentence in STOPPED[kind])
   logged = any(e["event"] == f"stop: {reason}" for e in events)
   latched = controller.machine.mode is Mode.DAMPING
-  return judge_stop(plan, robot.damping, reason, expected and logged and latched)
+  return judge_stop(plan, robot.damping, reason, logged and latched)
 
 
 def _judge_tolerated(
@@ -385,6 +262,16 @@ def _judge_tolerated(
   return outcome(True, f"{counted} {events[-1][counted]}" if counted else "walks on")
 
 
+def expected_reason(kind: str, seed: int) -> str:
+  """What the log must say of a stop."""
+  return STOPPED[kind][seed % len(STOPPED[kind])]
+
+
+def within_s(kind: str) -> float:
+  """Time from a fault to damping, at most."""
+  return WITHIN_S.get(kind, DAMPING_S)
+
+
 def judge_stop(
   plan: FaultPlan, damping: Damping, reason: str, told_and_latched: bool
 ) -> Outcome:
@@ -392,6 +279,10 @@ def judge_stop(
   if damping.first_s is None:
     return Outcome(plan.kind, plan.seed, False, "was never damped")
   reaction_s = damping.first_s - plan.start_s
+  expected = expected_reason(plan.kind, plan.seed)
+  if expected not in reason:
+    said = f"stopped for another reason than '{expected}': {reason or 'none'}"
+    return Outcome(plan.kind, plan.seed, False, said, reaction_s)
   stayed = told_and_latched and not damping.undamped_after
-  passed = reaction_s <= DAMPING_S and stayed
+  passed = reaction_s <= within_s(plan.kind) and stayed
   return Outcome(plan.kind, plan.seed, passed, reason, reaction_s)

@@ -1,12 +1,15 @@
-"""The fault that needs real processes: a controller that is killed while it drives.
+"""The faults that need real processes: controller or watchdog are killed in a drive.
 
-Simulator and controller run apart and talk over DDS in lockstep. From the kill on,
-physics keeps to the wall clock, as a robot does; the time until the watchdog's damping
-arrives is then what it would be there.
+Simulator and controller run apart and talk over DDS in lockstep. From the kill of the
+controller on, physics keeps to the wall clock, as a robot does; the time until the
+watchdog's damping arrives is then what it would be there. A hang cannot be played so: in
+lockstep the watchdog waits for a minute.
 """
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -17,7 +20,6 @@ from decap.deploy.bundle import Bundle
 from decap.deploy.faults import (
   AFTER_S,
   COMMAND,
-  STOPPED,
   WALK_S,
   Damping,
   Outcome,
@@ -31,7 +33,7 @@ from decap.deploy.simulation import SimCfg, SimulatedRobot
 from decap.deploy.states import STAND_S
 from decap.deploy.unitree import SimulatorPort, serve
 
-KIND = "killed controller"
+KILLS = ("killed controller", "dead watchdog")
 _RELEASE_S = STAND_S + 0.6
 
 
@@ -51,9 +53,9 @@ class Observed(Damping):
       self.see(command, self.sim.now_s())
 
 
-def play_kill(seed: int, bundle: Bundle, domain: int) -> Outcome:
-  """Kill a walking controller at a time by seed; the watchdog must damp the robot."""
-  plan = make_plan(KIND, seed)
+def play_kill(kind: str, seed: int, bundle: Bundle, domain: int) -> Outcome:
+  """Kill one of two at a time by seed; the other one must damp the robot."""
+  plan = make_plan(kind, seed)
   plan.start_s += STAND_S + _RELEASE_S - WALK_S
   sim = SimulatedRobot(motors_for(bundle.joint_names), SimCfg(seed=seed))
   port = SimulatorPort(sim.motors, "lo", domain)
@@ -62,28 +64,26 @@ def play_kill(seed: int, bundle: Bundle, domain: int) -> Outcome:
     log = Path(folder) / "flight"
     process = _start(bundle, Path(folder), log, domain)
     try:
-      serve(
-        sim,
-        port,
-        lambda: sim.now_s() >= plan.start_s or process.poll() is not None,
-        patience_s=10.0,
-        on_command=seen,
-      )
+      _serve(sim, port, seen, process, plan.start_s)
       if process.poll() is not None:
         said = (Path(folder) / "stderr").read_text().strip()
-        return Outcome(KIND, seed, False, f"the controller ended early: {said}")
-      process.kill()
+        return Outcome(kind, seed, False, f"the controller ended early: {said}")
       seen.killed = True
-      _go_on(sim, port, seen, plan.start_s + AFTER_S)
+      if kind == "dead watchdog":
+        _kill_child(process)
+        _serve(sim, port, seen, process, plan.start_s + AFTER_S)
+      else:
+        process.kill()
+        _go_on(sim, port, seen, plan.start_s + AFTER_S)
     finally:
       process.kill()
       process.wait()
       port.close()
     events = [event["event"] for event in read_events(log)]
   if not seen.driven:
-    return Outcome(KIND, seed, False, "was never driven")
-  reason = next((e for e in events if STOPPED[KIND][0] in e), "")
-  return judge_stop(plan, seen, reason or "no reason in the log", bool(reason))
+    return Outcome(kind, seed, False, "was never driven")
+  stops = [e for e in events if e.startswith(("stop: ", "watchdog: "))]
+  return judge_stop(plan, seen, stops[0] if stops else "", bool(stops))
 
 
 def _start(bundle: Bundle, folder: Path, log: Path, domain: int) -> subprocess.Popen:
@@ -96,6 +96,31 @@ def _start(bundle: Bundle, folder: Path, log: Path, domain: int) -> subprocess.P
     return subprocess.Popen(
       [str(part) for part in command], stdout=subprocess.DEVNULL, stderr=errors
     )
+
+
+def _kill_child(process: subprocess.Popen) -> None:
+  """Kill the watchdog, the only process that a controller starts."""
+  (child,) = (
+    Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+  )
+  os.kill(int(child), signal.SIGKILL)
+
+
+def _serve(
+  sim: SimulatedRobot,
+  port: SimulatorPort,
+  seen: Observed,
+  process: subprocess.Popen,
+  end_s: float,
+) -> None:
+  """Lockstep until then, or until the controller ends."""
+  serve(
+    sim,
+    port,
+    lambda: sim.now_s() >= end_s or process.poll() is not None,
+    patience_s=10.0,
+    on_command=seen,
+  )
 
 
 def _go_on(
