@@ -47,6 +47,7 @@ def test_the_table_of_the_readme_is_what_was_measured():
   names = {
     "DeCap": "decap",
     "DeCap, calm torso": "decap-calm-torso",
+    "DeCap, calm torso and arms": "decap-calm-arms",
     "CaT": "cat",
     "smoothness rewards": "smoothness-rewards",
     "whole-body RL": "whole-body-rl",
