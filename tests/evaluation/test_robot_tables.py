@@ -87,6 +87,18 @@ def test_results_of_this_project_are_of_its_policies_and_written_alike(
     assert copy.name == path.name and copy.read_bytes() == path.read_bytes()
 
 
+def test_the_page_of_tables_is_of_all_results_beside_it():
+  suffix = f"{robustness.SUFFIX}.json"
+  names = sorted(p.name.removesuffix(suffix) for p in SIM2SIM.glob(f"*{suffix}"))
+  walks, sweeps = (
+    [robot_tables.load(SIM2SIM / f"{name}{end}") for name in names]
+    for end in (".json", suffix)
+  )
+  text, margins = robot_tables.tables(walks), robustness.margin_table(sweeps)
+  page = "\n".join([text, "## Margins", "", *margins, ""])
+  assert (SIM2SIM / "tables.md").read_text("utf-8") == page
+
+
 def test_bundles_of_two_runs_have_a_file_each(tmp_path):
   for run in ("a", "b"):
     shutil.copytree(POLICY, tmp_path / run / "policy")

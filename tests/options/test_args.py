@@ -1,5 +1,6 @@
 """Options: declared once, read by tyro, checked in one place."""
 
+import re
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
@@ -7,6 +8,7 @@ import pytest
 from tyro.conf import OmitArgPrefixes, Positional, UseAppendAction
 
 from decap.cli import SUBCOMMANDS, command_class
+from decap.cli.sim2sim import Sim2simArgs
 from decap.errors import UserError
 from decap.options.args import Args, above, at_least, validate
 from decap.options.reading import option_types, read
@@ -106,13 +108,29 @@ def test_a_mistake_gets_one_sentence(line, sentence):
   assert str(found.value).startswith(sentence)
 
 
-@pytest.mark.parametrize("name", SUBCOMMANDS)
+@pytest.mark.parametrize(
+  "name", [*SUBCOMMANDS, *(f"sim2sim {mode}" for mode in Sim2simArgs.modes)]
+)
 def test_every_command_explains_itself(name, capsys):
-  cls = command_class(name)
+  command, *mode = name.split()
+  cls = command_class(command)
   with pytest.raises(SystemExit) as found:
-    read(cls, ["--help"], name, SUBCOMMANDS[name])
+    read(cls, [*mode, "--help"], command, SUBCOMMANDS[command])
   assert found.value.code in (None, 0)
   text = capsys.readouterr().out
-  assert SUBCOMMANDS[name][1:] in text.replace("\n", " ")
-  for option in option_types(cls):
+  assert f"usage: decap {name} [" in text
+  assert mode or SUBCOMMANDS[name][1:] in text.replace("\n", " ")
+  options = option_types(cls.modes[mode[0]] if mode else cls)
+  for option in options:
     assert f"{option} " in text
+  assert set(re.findall(r"^\W* (--[a-z][\w-]*)", text, re.MULTILINE)) == set(options)
+  assert "None" not in text  # No user's word.
+
+
+def test_help_has_what_is_given(capsys):
+  texts = []
+  for given in ("", "here --seed 3 "):
+    with pytest.raises(SystemExit):
+      _read(f"{given}--help")
+    texts.append(capsys.readouterr().out)
+  assert texts[0] == texts[1] and "SOURCE" in texts[0]

@@ -14,6 +14,7 @@ from decap.rl.build import build_algorithm
 from decap.rl.config import AgentCfg, FeasibilityCfg, PolicyCfg, PpoCfg
 from decap.rl.feasibility import Feasibility
 from decap.rl.ppo import PPO
+from decap.rl.stock_runner import same_device
 from tests.rl.test_ppo import EVERY_ALGORITHM
 from tests.rl.test_recipe import MIRRORS
 
@@ -101,3 +102,18 @@ def test_an_iteration_stays_on_its_device(agent, cfg):
 def test_a_tensor_of_the_host_is_found(agent):
   with pytest.raises(RuntimeError, match="device"):
     iterate(agent, build(agent, AID, composition_device="cpu"))
+
+
+@pytest.mark.parametrize(
+  "a, b, same",
+  [
+    ("cpu", "cpu:0", True),
+    ("cpu", "cuda:0", False),
+    ("cuda:0", "cuda:1", False),
+    ("cuda:1", "cuda:1", True),
+    ("cuda", "cuda:1", True),  # The current one.
+    ("cuda:0", "cuda", False),
+  ],
+)
+def test_devices_are_one_by_type_and_number(a, b, same):
+  assert same_device(torch.device(a), torch.device(b), current=lambda: 1) is same

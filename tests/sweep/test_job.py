@@ -44,11 +44,12 @@ def export(folder, iteration: int) -> None:
   (folder / "policy" / "policy.json").write_text(json.dumps({"iteration": iteration}))
 
 
-def measure(folder, label: str = "", **protocol):
+def measure(folder, label: str = "", limits=None, **protocol):
   """Metrics as an evaluation leaves them."""
   told = Protocol(task="g1-flat", **protocol).to_dict()
   path = folder / file_names(label)[0]
-  path.write_text(json.dumps({"protocol": told}))
+  layout = {"limits": limits or {}}
+  path.write_text(json.dumps({"protocol": told, "layout": layout}))
   return path
 
 
@@ -145,6 +146,21 @@ def test_metrics_count_only_for_what_was_asked(tmp_path):
   assert not job.evaluated(disturbed)
   measure(folder, "disturbed", disturbed=True)
   assert job.evaluated(disturbed)
+
+
+def test_metrics_count_only_against_the_limits_that_were_asked_for(tmp_path):
+  job = make_job(tmp_path)
+  folder = make_folder(job, 10)
+  (tmp_path / "limits.yaml").write_text("joint_vel: {upper: 2.0}\ntilt: 1")
+  asked = make_plan({**DATA, "evaluate": {"limits": "limits.yaml"}}, tmp_path)
+  # Those of groups that the file does not name are the task's.
+  for upper, tilt, done in ((2.0, 1.0, True), (3.0, 1.0, False), (2.0, 0.5, False)):
+    measure(folder, limits={"joint_vel": {"upper": upper, "lower": 9.0}, "tilt": tilt})
+    assert job.evaluated(asked) is done
+  for other in ({"joint_vel": {"upper": 2.0}}, {"joint_vel": 2.0, "tilt": 1.0}):
+    measure(folder, limits=other)
+    assert not job.evaluated(asked)
+  assert job.evaluated(make_plan(DATA))
 
 
 def test_commands_start_and_continue(tmp_path):

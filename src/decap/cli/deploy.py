@@ -10,18 +10,16 @@ from datetime import datetime
 from pathlib import Path
 from typing import Annotated
 
-from tyro.conf import Positional
-
 from decap.errors import UserError
 from decap.options.args import Args, above, between, require_some
-from decap.options.types import Flag, Positive, shown
+from decap.options.types import Bundles, Flag, Positive, shown
 
 
 @dataclass(kw_only=True)
 class DeployArgs(Args):
   """Policies, the way to the robot, and who steers."""
 
-  bundles: Positional[Annotated[tuple[str, ...], shown("BUNDLE [BUNDLE ...]")]]
+  bundles: Bundles
   """Policy bundles; several take turns."""
   interface: Annotated[str | None, shown("NAME")] = None
   """Network interface to the robot, e.g. eth0."""

@@ -49,13 +49,13 @@ class PlayArgs(types.Computing):
   seconds: Annotated[float, above(0), at_most(600)] = 8.0
   """Length of the video."""
   size: Annotated[tuple[int, int], types.shown("W H")] = (640, 480)
-  """Of one robot's picture."""
+  """Pixels of one robot's picture (default: 640 480)."""
   distance: Annotated[float | None, types.shown("M"), between(0.3, 100, " m")] = None
   """Of the camera (default: 2.5)."""
   azimuth: types.Number = 120.0
   """Direction of the camera in degrees; 90: the robot's right side, 180: its face."""
-  host: str = "localhost"
-  """Where the viewer listens, e.g. 0.0.0.0 for other machines."""
+  host: Annotated[str, types.shown("ADDRESS")] = "localhost"
+  """Where the viewer listens, e.g. 0.0.0.0 for others (default: localhost)."""
   port: types.Port = 8080
   """Port of the viewer."""
   num_envs: Annotated[int, at_least(1)] = 1

@@ -9,19 +9,27 @@ from __future__ import annotations
 import importlib.util
 import json
 import time
-from dataclasses import dataclass, field, fields
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, fields
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
-from tyro.conf import OmitArgPrefixes, Positional, arg
+from tyro.conf import OmitArgPrefixes, Suppress, arg
 
 from decap.deploy.sim_cfg import SimCfg
 from decap.errors import UserError
 from decap.files import check_writable, write_text
 from decap.options import machine
-from decap.options.args import Args, above, at_least, at_most, refuse_idle
-from decap.options.types import Flag, Number, OutputFile, Port, VideoFile, shown
+from decap.options.args import (
+  Args,
+  above,
+  at_least,
+  at_most,
+  refuse_idle,
+  require_some,
+)
+from decap.options.types import Bundles, Flag, Number, OutputFile, Port, VideoFile
 
 
 @dataclass(kw_only=True)
@@ -45,53 +53,85 @@ class WalkArgs:
 
 
 @dataclass(kw_only=True)
-class MeasureArgs:
-  """Of table and sweep; fidelity takes --out alone."""
+class FidelityArgs(Args):
+  """The same walks in the simulator of training."""
+
+  bundles: Bundles
+  """Policy bundles."""
+  out: Annotated[str, arg(metavar="DIR")] = "results/sim2sim"
+  """Where results go."""
+
+  def check(self) -> None:
+    require_some("BUNDLE", self.bundles)
+
+  def run(self) -> None:
+    bundles = _load(self.bundles)
+    check_writable(self.out)
+    self.measure(bundles)
+
+  def measure(self, bundles: list[Any]) -> None:
+    """Walk, and write pages, files and figures."""
+    _fidelity(bundles, Path(self.out))
+
+
+@dataclass(kw_only=True)
+class MarginArgs(FidelityArgs):
+  """How far delay, payload, friction, strength and noise can go before policies fall."""
 
   repeats: Annotated[int, at_least(1)] = 3
   """Walks per case."""
   jobs: Annotated[int, at_least(1)] = 1
   """Processes."""
-  out: Annotated[str, arg(metavar="DIR")] = "results/sim2sim"
-  """Where results go."""
   reuse: Flag = False
   """Take results of the same policy from --out."""
 
+  def measure(self, bundles: list[Any]) -> None:
+    _sweep(bundles, self)
 
-def _names(options: Any) -> tuple[str, ...]:
-  return tuple(option.name for option in fields(options))
+
+@dataclass(frozen=True)
+class TableWorld(SimCfg):
+  """Robot and world; the tables have grounds and loads of their own."""
+
+  terrain: Suppress[str] = field(init=False, default="flat")
+  payload_kg: Suppress[float] = field(init=False, default=0.0)
 
 
-USES = {
-  "": _names(SimCfg) + _names(WalkArgs),
-  "table": _names(SimCfg) + _names(MeasureArgs),
-  "sweep": _names(MeasureArgs),
-  "fidelity": ("out",),
-}
-"""What to do, "" for a walk → the options that it takes; others would do nothing."""
+@dataclass(kw_only=True)
+class TableArgs(MarginArgs):
+  """The paper's robot tables: all grounds, without and with a load."""
+
+  world: OmitArgPrefixes[TableWorld] = TableWorld()
+  """Robot and world."""
+
+  def check(self) -> None:
+    super().check()
+    self.world.check()
+
+  def measure(self, bundles: list[Any]) -> None:
+    _table(bundles, SimCfg(**asdict(self.world)), self)
 
 
 @dataclass(kw_only=True)
 class Sim2simArgs(Args):
-  """Bundles, what to do with them, and what robot and world are like."""
+  """Bundles, and what robot, world and walk are like."""
 
-  what: Positional[Annotated[tuple[str, ...], shown("BUNDLE [BUNDLE ...]")]]
-  """Policy bundle to walk; or one of table, sweep, fidelity, then bundles."""
+  modes = {"table": TableArgs, "sweep": MarginArgs, "fidelity": FidelityArgs}
+
+  bundles: Bundles
+  """Policy bundles to walk. Before bundles, table, sweep or fidelity measures them;
+  'decap sim2sim table --help' shows how."""
   world: OmitArgPrefixes[SimCfg] = SimCfg()
   """Robot and world."""
   walk: OmitArgPrefixes[WalkArgs] = field(default_factory=WalkArgs)
   """One walk."""
-  measurement: OmitArgPrefixes[MeasureArgs] = field(default_factory=MeasureArgs)
-  """Table and sweep; fidelity takes --out alone."""
 
   def check(self) -> None:
-    action, sources = self.split()
-    if not sources:
-      raise UserError(f"'decap sim2sim {action}' needs at least one bundle.")
-    if not action and len(sources) > 1 and not self.walk.video:
+    require_some("BUNDLE", self.bundles)
+    if len(self.bundles) > 1 and not self.walk.video:
       raise UserError("Several bundles make a video side by side: give --video too.")
-    self.check_effects(action)
-    if self.walk.trace and len(sources) > 1:
+    self.check_effects()
+    if self.walk.trace and len(self.bundles) > 1:
       raise UserError("--trace is of one bundle, and would be written by each.")
     if self.walk.video or self.walk.view:
       package = "mediapy" if self.walk.video else "mjviser"
@@ -100,49 +140,34 @@ class Sim2simArgs(Args):
       machine.check_renderer(draws=True)
     self.world.check()
 
-  def check_effects(self, action: str) -> None:
+  def check_effects(self) -> None:
     """Refuse options that would do nothing."""
-    given = {
-      option.name
-      for part in (self.world, self.walk, self.measurement)
-      for option in fields(part)
-      if getattr(part, option.name) != option.default
-    }
-    for name in sorted(given.difference(USES[action])):
-      option = f"--{name.replace('_', '-')}"
-      raise UserError(f"'decap sim2sim {action or 'BUNDLE'}' takes no {option}.")
-    for name in ("video", "trace", "speed", "seconds"):
-      if given >= {"view", name}:
-        raise UserError(f"--view and --{name} exclude each other.")
+    for option in fields(self.walk) if self.walk.view else ():
+      given = getattr(self.walk, option.name) != option.default
+      if given and option.name in ("video", "trace", "speed", "seconds"):
+        raise UserError(f"--view and --{option.name} exclude each other.")
     if not self.walk.video:
       refuse_idle(self.walk, ("ego",), "--video")
     if not self.walk.view:
       refuse_idle(self.walk, ("port",), "--view")
 
-  def split(self) -> tuple[str, tuple[str, ...]]:
-    """What to do, "" for a walk, and the bundles."""
-    if self.what and self.what[0] in USES:
-      return self.what[0], self.what[1:]
-    return "", self.what
-
   def run(self) -> None:
     """Load all bundles, then walk."""
-    action, sources = self.split()
-    from decap.deploy.session import load_policies
-
-    bundles = [bundle for source in sources for bundle in load_policies([source])[0]]
-    cfg = self.world
-    if action:
-      check_writable(self.measurement.out)
-      measure = {"table": _table, "sweep": _sweep, "fidelity": _fidelity}[action]
-      measure(bundles, cfg, self.measurement)
-    elif self.walk.view:
+    bundles = _load(self.bundles)
+    if self.walk.view:
       from decap.deploy.viewer import Viewer
 
       print("Open the address below in a browser; Ctrl-C ends.", flush=True)
-      Viewer(bundles[0], cfg, self.walk.port).run()
+      Viewer(bundles[0], self.world, self.walk.port).run()
     else:
-      _walk(bundles, cfg, self.walk)
+      _walk(bundles, self.world, self.walk)
+
+
+def _load(sources: Sequence[str]) -> list[Any]:
+  """Bundles, which may be of different robots."""
+  from decap.deploy.session import load_policies
+
+  return [bundle for source in sources for bundle in load_policies([source])[0]]
 
 
 def _walk(bundles: list[Any], cfg: Any, options: WalkArgs) -> None:
@@ -197,7 +222,7 @@ def _record(clips: list[tuple[str, Any]], cfg: Any, options: WalkArgs) -> None:
   print(f"Wrote {options.video}")
 
 
-def _table(bundles: list[Any], cfg: Any, options: MeasureArgs) -> None:
+def _table(bundles: list[Any], cfg: SimCfg, options: TableArgs) -> None:
   from decap.evaluation import robot_tables, robustness
 
   folder, repeats = Path(options.out), options.repeats
@@ -216,10 +241,9 @@ def _table(bundles: list[Any], cfg: Any, options: MeasureArgs) -> None:
   _draw("figures", results, folder)
 
 
-def _sweep(bundles: list[Any], cfg: Any, options: MeasureArgs) -> None:
+def _sweep(bundles: list[Any], options: MarginArgs) -> None:
   from decap.evaluation import robot_tables, robustness
 
-  del cfg  # A sweep has its own.
   folder, repeats, suffix = Path(options.out), options.repeats, robustness.SUFFIX
   sweeps = []
   for bundle in bundles:
@@ -234,12 +258,12 @@ def _sweep(bundles: list[Any], cfg: Any, options: MeasureArgs) -> None:
   _draw("margins", sweeps, folder)
 
 
-def _fidelity(bundles: list[Any], cfg: Any, options: MeasureArgs) -> None:
-  del cfg  # Without noise and delay, as training's own play variant.
+def _fidelity(bundles: list[Any], folder: Path) -> None:
+  """Without noise and delay, as training's own play variant."""
   machine.check_installed("mjlab", "'decap sim2sim fidelity'")
   from decap.evaluation import fidelity
 
-  folder, found = Path(options.out), []
+  found = []
   for bundle in bundles:
     _say(f"{bundle.name}: the same walks in both simulators …")
     found.append(fidelity.compare(bundle))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
-from tyro.conf import Positional, arg
+from tyro.conf import Positional
 
 from decap.cli import processes
 from decap.errors import UserError
@@ -48,7 +48,7 @@ class SweepArgs(Args):
   """YAML file with the runs; see docs/sweep.md."""
   jobs: Count = None
   """Runs at a time: on each GPU (default: 2), the CPU (1) or the cluster (all)."""
-  cluster: Annotated[Literal["slurm"] | None, arg(help_behavior_hint="")] = None
+  cluster: Annotated[Literal["slurm"] | None, shown("slurm")] = None
   """Every run as a job of this cluster."""
   device: Annotated[str | None, shown("NAME[,NAME ...]")] = None
   """auto (all GPUs), cpu, cuda (the first), or GPUs such as cuda:0,cuda:2."""

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Annotated
+
+from tyro.conf import arg
 
 from decap.deploy.grounds import TERRAINS
 from decap.errors import UserError, check_known
@@ -16,7 +19,7 @@ from decap.errors import UserError, check_known
 class SimCfg:
   """What the simulated robot and its world are like."""
 
-  terrain: str = "flat"
+  terrain: Annotated[str, arg(metavar="NAME")] = "flat"
   """Course: flat, carpet, grass, gravel, slope, inverse-slope or transitions."""
   delay_s: float = 0.005
   """Time from a command to the motors, 0 to 0.02."""
@@ -24,8 +27,10 @@ class SimCfg:
   """Factor on every motor's torque and on its limits."""
   joint_friction: float = 0.0
   """Dry friction of each joint, as a share of its motor's peak torque."""
-  ground_friction: float | None = None
-  """Replaces the terrain's own coefficient."""
+  ground_friction: Annotated[
+    float | None, arg(metavar="FLOAT", help_behavior_hint="")
+  ] = None
+  """Coefficient (default: the terrain's own)."""
   noise: float = 1.0
   """Factor on sensor noise and bias."""
   payload_kg: float = 0.0

@@ -10,10 +10,10 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import math
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, ClassVar, get_args, get_origin, get_type_hints
 
 from decap.errors import UserError, check_known
 from decap.files import check_writable
@@ -22,6 +22,9 @@ from decap.files import check_writable
 @dataclass(kw_only=True)
 class Args:
   """Options of one command, and what it does with them."""
+
+  modes: ClassVar[Mapping[str, type[Args]]] = {}
+  """First word → what the command then is, with options of its own."""
 
   argv: tuple[str, ...] = dataclasses.field(init=False, default=(), compare=False)
   """The whole command line, where there is one."""

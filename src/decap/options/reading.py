@@ -31,6 +31,8 @@ def read(
   program: str = "decap",
 ) -> C:
   """A command from what stands after its program and name; `validate` checks it."""
+  if argv and argv[0] in cls.modes:
+    return read(cls.modes[argv[0]], argv[1:], f"{name} {argv[0]}", "", program)  # ty: ignore
   command = f"{program} {name}".strip()
   plain, overrides = split_overrides(argv)
   if overrides and not any(f.name == "overrides" for f in dataclasses.fields(cls)):
@@ -75,8 +77,11 @@ def _parse(cls: type[C], argv: list[str], command: str, description: str) -> C:
         f"Unknown option '{token}' of '{command}'{suggest(option, types)}."
       )
     values = given[option] = [value] if equals else []
-  about = f"{description[:1].upper()}{description[1:]}. {cls.__doc__ or ''}"
+  summary = f"{description[:1].upper()}{description[1:]}. " if description else ""
+  about = f"{summary}{cls.__doc__ or ''}"
   form = (tyro.conf.FlagCreatePairsOff,)
+  if "--help" in argv:
+    argv = ["--help"]  # What is given would be left out of it.
   try:
     return ask_tyro(
       cls, argv, prog=command, description=" ".join(about.split()), config=form

@@ -53,6 +53,7 @@ Domain = Annotated[int, args.between(0, 232)]
 Port = Annotated[int, args.between(1, 65535)]
 Policy = Positional[Annotated[str, shown("POLICY")]]
 Policies = Positional[Annotated[tuple[str, ...], shown("POLICY [POLICY ...]")]]
+Bundles = Positional[Annotated[tuple[str, ...], shown("BUNDLE [BUNDLE ...]")]]
 Device = Annotated[
   str, arg(metavar="NAME"), lambda _, value: machine.check_device(value)
 ]
@@ -72,7 +73,7 @@ class Simulating(Computing):
   """A command that simulates robots, and says by which engine."""
 
   backend: Backend = "auto"
-  """Physics: MuJoCo Warp, or C MuJoCo, which auto takes on the CPU."""
+  """Physics: MuJoCo Warp, or native C MuJoCo, which auto takes on the CPU."""
 
   def check(self) -> None:
     machine.check_backend(self.backend, self.device)

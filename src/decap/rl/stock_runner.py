@@ -8,7 +8,7 @@ in any `VecEnv` whose extras hold "constraints" at every step, and which has the
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -155,9 +155,21 @@ def _composition(env: object, device: str) -> Composition:
       f"{type(env).__name__} has no `composition`, the decap.constraints.Composition "
       "of what it reports."
     )
-  if found.limit.device.type != torch.device(device).type:
+  if not same_device(found.limit.device, torch.device(device)):
     raise UserError(f"The limits are on {found.limit.device}, the agent on {device}.")
   return found
+
+
+def same_device(
+  a: torch.device,
+  b: torch.device,
+  current: Callable[[], int] = torch.cuda.current_device,
+) -> bool:
+  """Whether two names are of one device; a GPU without a number is the current one."""
+  if a.type != b.type or a.type != "cuda":
+    return a.type == b.type
+  one, other = (current() if d.index is None else d.index for d in (a, b))
+  return one == other
 
 
 def _algorithm(cfg: Mapping[str, Any], guarded: bool) -> tuple[PpoCfg, list[str]]:

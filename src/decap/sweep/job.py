@@ -11,7 +11,7 @@ import functools
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from decap.errors import UserError
 from decap.evaluation.protocol import file_names
@@ -60,15 +60,17 @@ class Job:
     return come >= self.run.iterations
 
   def evaluated(self, plan: Plan) -> bool:
-    """Whether the newest checkpoint has metrics of the plan's protocol, or a larger."""
+    """Whether the newest checkpoint has metrics of the plan's protocol, or a larger,
+    against the limits that it names."""
     folder, task = self.folder(), self.run.spec.task
     if folder is None or not (found := checkpoint_files.list_checkpoints(folder)):
       return False
     metrics = folder / file_names(plan.evaluation_label(task))[0]
     try:
-      measured = json.loads(metrics.read_text())["protocol"]
+      data = json.loads(metrics.read_text())
       newer = metrics.stat().st_mtime >= found[-1][1].stat().st_mtime
-      return newer and plan.protocol(task).is_within(measured)
+      alike = plan.protocol(task).is_within(data["protocol"])
+      return newer and alike and _counts(plan.counted, data)
     except (OSError, ValueError, KeyError, TypeError):
       return False  # What cannot be read is measured again.
 
@@ -122,6 +124,15 @@ def train_command(job: Job, plan: Plan, device: str) -> list[str]:
     options |= {"blind": spec.blind, "limits": job.run.limits_file}
     options["init-from"], overrides = spec.init_from, spec.overrides
   return ["train", *tokens(options), *overrides]
+
+
+def _counts(limits: dict[str, Any], metrics: dict[str, Any]) -> bool:
+  """Whether metrics are against these limits; those that are not named are the task's."""
+  there = metrics["layout"]["limits"] if limits else {}
+  return all(
+    there[name] == ({**there[name], **limit} if isinstance(limit, dict) else limit)
+    for name, limit in limits.items()
+  )
 
 
 def _latest_iteration(folder: Path) -> int:

@@ -158,6 +158,8 @@ class Plan(RunKeys):
   """Further options of ``decap evaluate``; False trains only."""
   evaluation: EvaluationKeys = field(init=False, default_factory=EvaluationKeys)
   """What they say; read once, since a look at a run must not fail."""
+  counted: dict[str, Any] = field(init=False, default_factory=dict)
+  """Limits that violations are counted against, where `evaluate` names a file of them."""
   steps_per_s: Amount = None
   """Environment steps per second of all jobs of one device, for the time estimate."""
   cluster: Fixed[dict[str, Any]] = field(default_factory=dict)
@@ -222,7 +224,7 @@ def make_plan(data: Any, base: Path = Path()) -> Plan:
   if plan.evaluate is not False:  # Now, and not after hours of training.
     plan.evaluation = _evaluation(plan.evaluate)
     if limits := plan.evaluation.limits:
-      read_limits(base / limits)
+      plan.counted = read_limits(base / limits)
       plan.evaluate = {**plan.evaluate, "limits": base / limits}
   plan.resources = read_section(Resources, plan.cluster)
   return plan
