@@ -98,7 +98,7 @@ def test_the_first_page_has_a_moving_picture_and_the_table(site):
   text = (site / "index.html").read_text("utf-8")
   assert "walk.gif" in text
   assert _tool("site").TABLE not in text
-  assert text.count("<td>DeCap") == 2 and "<td>smoothness rewards</td>" in text
+  assert text.count("<td>DeCap") == 3 and "<td>smoothness rewards</td>" in text
 
 
 @pytest.mark.parametrize(

@@ -247,7 +247,7 @@ def test_the_papers_grid_gives_all_methods_the_same_samples():
   continued = [run for run in runs if run.spec.init_from]
   weights = [run for run in continued if run.label.startswith("weights")]
   ablations = [r for r in continued if r.spec.task == "g1-flat" and r not in weights]
-  assert len({run.label for run in ablations}) == 12 and len(weights) == 4
+  assert len({run.label for run in ablations}) == 13 and len(weights) == 4
   for run in continued:
     millions = 7.5 if run.spec.task == "g1-rough" else 3 if run in weights else 10
     assert samples[run.name] == pytest.approx(millions * 1e6, rel=0.01)
