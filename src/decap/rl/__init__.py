@@ -1,1 +1,1 @@
-"""Algorithms on rsl_rl; knows constraints only as tensors, and no environment."""
+"""Algorithms on rsl_rl and the training loop; of an environment only a Protocol."""

@@ -1,1 +1,1 @@
-"""Robots: entity, joints, body groups and action scale of each."""
+"""Robots: one description of each, and the motors that deployment needs of it."""

@@ -1,4 +1,4 @@
-"""Terms of environments: rewards, terminations, events, commands, constraints.
+"""Terms of environments: what robots see, are told, are paid for and must keep.
 
 What mjlab has in the same form is repeated here only where it costs many kernels; for
 the rest: ``from mjlab.envs import mdp``. As there, all that the modules define is here.
