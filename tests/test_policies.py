@@ -1,6 +1,7 @@
 """A quick look at every released policy; the full bounds are in the slow tests."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -113,3 +114,20 @@ def test_another_full_evaluation_keeps_its_bounds(path, tmp_path):
   assert main([*arguments, "--trajectory", "0", "--device", "cpu"]) == 0
   (file,) = tmp_path.rglob("metrics.json")
   assert not _broken_bounds(path, json.loads(file.read_text())["metrics"])
+
+
+@pytest.mark.parametrize("path", POLICIES, ids=lambda path: path.name)
+def test_what_it_began_with_is_named_within_the_project(path):
+  run = torch.load(path / "weights.pt", weights_only=True).get("run") or {}
+  assert not Path(run.get("init_from") or "").is_absolute()
+
+
+def test_results_name_their_runs_within_the_project():
+  root = Path(__file__).parents[1]
+  files = [*root.glob("results/**/*.json"), *root.glob("policies/*/metrics.json")]
+  sources = {
+    source
+    for file in files
+    for source in re.findall(r'"source": "(.*?)"', file.read_text("utf-8")[:2000])
+  }
+  assert sources and not {s for s in sources if Path(s).is_absolute()}
