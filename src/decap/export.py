@@ -86,7 +86,7 @@ def export_checkpoint(
   )
   info = {**description, "iteration": state["iter"]}
   run = state.get("run", {})
-  info["run"] = {key: run[key] for key in RUN if key in run}
+  info["run"] = state["run"] = {key: run[key] for key in RUN if key in run}
   others = {}
   if unitree_format.is_expressible(info):
     others[unitree_format.FILE] = unitree_format.deploy_yaml(info)
